@@ -4,9 +4,11 @@
 usage: benches/scrape.py GPUTRACE VICTIM DRIVERS [SECONDS]
 
 GPUTRACE is the command; VICTIM tests/programs/victim.c, built; DRIVERS the folder with the simulated libcuda.so.1. Eight processes
-launch a kernel every millisecond meanwhile. Prints the share of a processor of each turn, and the medians' difference.
+launch a kernel every millisecond meanwhile. The connection is kept, as Prometheus keeps it. Prints the share of a processor of each turn, and the
+medians' difference.
 """
 
+import http.client
 import os
 import re
 import statistics
@@ -14,15 +16,32 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 
 PROCESSES, TURNS, HZ = 8, 10, 10
 
 
 def busy(pid):
-    """Seconds of processors that a process has taken, all its threads."""
-    fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Seconds of processors that the threads of a process have taken, by the scheduler's count of ns."""
+    took = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/schedstat") as of:
+            took += int(of.read().split()[0])
+    return took / 1e9
+
+
+class Scraper:
+    """Asks for the metrics, and connects anew where the connection was ended."""
+
+    def __init__(self, address):
+        self.connection = http.client.HTTPConnection(address)
+
+    def __call__(self):
+        try:
+            self.connection.request("GET", "/metrics")
+            return self.connection.getresponse().read()
+        except (http.client.HTTPException, ConnectionError):
+            self.connection.close()
+            return self()
 
 
 def turn(pid, seconds, scrape):
@@ -46,12 +65,12 @@ def main():
         environment = dict(os.environ, LD_LIBRARY_PATH=drivers, FAKE_CUDA_INSTANT="1")
         run = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
         try:
-            url = re.search(r"http://\S+", run.stderr.readline()).group()
+            scrape = Scraper(re.search(r"http://([^/\s]+)", run.stderr.readline()).group(1))
             time.sleep(5)
             off, on, size = [], [], 0
             for _ in range(TURNS):
                 off.append(turn(run.pid, seconds, None)[0])
-                share, size = turn(run.pid, seconds, lambda: urllib.request.urlopen(url).read())
+                share, size = turn(run.pid, seconds, scrape)
                 on.append(share)
             for name, all in (("without", off), ("with", on)):
                 print(name, " ".join(f"{100 * share:.2f}" for share in all), "% of a processor")

@@ -17,6 +17,7 @@ mod metrics;
 mod new_file;
 mod progress;
 mod render;
+mod spilled;
 mod terminal;
 mod top;
 mod trace;

@@ -46,6 +46,7 @@
 //! | `imported_graphs` | launches of graphs in traces of other profilers are told apart by graph |
 //! | `imports` | traces of other profilers become ours, row by row |
 //! | `memory_snapshots` | snapshots of PyTorch's memory say what PyTorch's own statistics said |
+//! | `export_memory` | an export takes no more than it may, whatever differs in a trace |
 //! | `exported_tables` | databases and tables for other programs hold what the trace holds |
 //! | `metrics` | what is served for Prometheus is what the trace counts, and the dashboard asks for nothing else |
 //! | `outputs` | what `-o` names is whole or what it was before, and a FIFO stays one |
@@ -100,6 +101,7 @@ mod counters;
 mod drivers;
 mod environments;
 mod exactness;
+mod export_memory;
 mod exported_tables;
 mod exports;
 mod failing_calls;

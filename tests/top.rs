@@ -291,3 +291,20 @@ fn a_trace_without_sums_is_shown_from_its_rows_and_tells_the_same() {
     let text = scratch.target(gputrace()).arg("top").arg(run.trace.display().to_string()).plain().expect(0).text();
     assert!(text.contains("FINISHED: the whole run") && text.contains("true"), "{text}");
 }
+
+#[test]
+fn of_a_finished_trace_the_shares_are_those_of_the_report() {
+    let scratch = Scratch::new();
+    for options in [&["--gpu-time", "full"][..], &["--gpu-time", "full", "--rollup", "off"]] {
+        let target = scratch.target(program("incident")).args(["300", "nothing"]).with_driver(Driver::Plain);
+        let run = target.options(options.iter().copied()).traced().expect(0);
+        let text = scratch.target(gputrace()).arg("top").arg(run.trace.display().to_string()).plain().expect(0).text();
+        let row = cells(&text, &program("incident").display().to_string()).expect("its process");
+        let told = |cell: &str| cell.trim_end_matches('%').parse::<f64>().unwrap_or_else(|_| panic!("{cell}: {text}"));
+        let waits = scratch.section(&run, "syncs")["facts"]["waits_wall_percent"].as_f64().expect("waits");
+        let busy = scratch.section(&run, "gpu-utilisation")["facts"]["busy_percent"].as_f64().expect("a GPU");
+        assert!((told(&row[4]) - waits).abs() < 2.0, "{waits} % of the time waits: {text}");
+        // The report's time of a GPU begins with its first work.
+        assert!((told(&row[3]) - busy).abs() < 5.0, "{busy} % busy: {text}");
+    }
+}

@@ -83,6 +83,7 @@ pub use kernel::processes;
 pub use manifest::{ExitStatusInfo, Manifest, Untraced};
 #[cfg(target_os = "linux")]
 pub use outside::Unwinder;
+pub use summed::MOST_NAMED;
 pub use symbols::CLIENT as DEBUGINFOD_CLIENT;
 pub use writer::was_killed;
 

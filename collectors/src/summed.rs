@@ -89,7 +89,7 @@ impl Manifest {
 
     /// Where more than `most` processes that have ended are named, sums some of them up, the earliest first; those that gave a GPU work, and
     /// the last image of `root`, stay as long as others can go. Whether any was.
-    pub(crate) fn sum_up(&mut self, most: usize, root: Option<u32>) -> bool {
+    pub fn sum_up(&mut self, most: usize, root: Option<u32>) -> bool {
         if self.processes.len() <= most {
             return false;
         }

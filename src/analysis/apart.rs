@@ -14,7 +14,7 @@ use crate::trace::{Frame, Site};
 const ENDS: &str = "(no further frame)";
 
 /// The number of a row, and its frames from the innermost on.
-type Stack<'a> = (usize, Vec<&'a Frame>);
+type Stack = (usize, Vec<Frame>);
 
 /// Of each row the frames at which it parts from other rows of its process and line; none where it is the only one.
 pub(super) fn ways(facts: &Facts<'_>, rows: &[OfStack<'_>]) -> Vec<Option<String>> {
@@ -31,12 +31,12 @@ pub(super) fn ways(facts: &Facts<'_>, rows: &[OfStack<'_>]) -> Vec<Option<String
 }
 
 /// Adds to the way of each stack the frames at which it parts from the others.
-fn part(stacks: Vec<Stack<'_>>, ways: &mut [Vec<String>]) {
+fn part(stacks: Vec<Stack>, ways: &mut [Vec<String>]) {
     let mut together = vec![(0, stacks)];
     while let Some((depth, stacks)) = together.pop() {
-        let mut by_frame: Vec<(Option<&Frame>, Vec<Stack<'_>>)> = Vec::new();
+        let mut by_frame: Vec<(Option<Frame>, Vec<Stack>)> = Vec::new();
         for (row, frames) in stacks {
-            let frame = frames.get(depth).copied();
+            let frame = frames.get(depth).cloned();
             match by_frame.iter_mut().find(|(known, _)| *known == frame) {
                 Some((_, others)) => others.push((row, frames)),
                 None => by_frame.push((frame, vec![(row, frames)])),
@@ -45,7 +45,7 @@ fn part(stacks: Vec<Stack<'_>>, ways: &mut [Vec<String>]) {
         let parts = by_frame.len() > 1;
         for (frame, stacks) in by_frame {
             if parts {
-                let text = frame.map_or_else(|| ENDS.to_owned(), Frame::short);
+                let text = frame.as_ref().map_or_else(|| ENDS.to_owned(), Frame::short);
                 stacks.iter().for_each(|(row, _)| ways[*row].push(text.clone()));
             }
             if frame.is_some() && stacks.len() > 1 {
@@ -66,7 +66,7 @@ mod tests {
         let all: Vec<Frame> = (0..9).map(frame).collect();
         let stacks: [&[usize]; 5] = [&[0, 1, 2, 5], &[0, 1, 2, 6], &[0, 3, 2, 5], &[0, 1, 2], &[0, 1, 2]];
         let mut ways = vec![Vec::new(); stacks.len()];
-        let of = |(row, lines): (usize, &&[usize])| (row, lines.iter().map(|line| &all[*line]).collect());
+        let of = |(row, lines): (usize, &&[usize])| (row, lines.iter().map(|line| all[*line].clone()).collect());
         part(stacks.iter().enumerate().map(of).collect(), &mut ways);
         let ways: Vec<String> = ways.iter().map(|way| way.join(", ")).collect();
         assert_eq!(ways[..3], ["a.py:1 f, a.py:5 f", "a.py:1 f, a.py:6 f", "a.py:3 f"]);

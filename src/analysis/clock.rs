@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use gputrace_collectors::Manifest;
 use gputrace_collectors::manifest::Clock;
 
 use super::Facts;
@@ -14,8 +13,7 @@ const FAR_NS: i64 = 1_000_000_000;
 
 /// What an import says of its clock, of the file that a process comes from.
 fn imported(trace: &Trace, process_id: i64) -> Option<&Clock> {
-    let of = |manifest: &&Manifest| manifest.processes.iter().any(|process| process.process_id == process_id);
-    trace.manifests().filter(|manifest| manifest.is_imported()).find(of).map(|manifest| &manifest.clock)
+    trace.manifest_of(process_id).filter(|manifest| manifest.is_imported()).map(|manifest| &manifest.clock)
 }
 
 /// How far time runs back in a process, which mixes up what lies before and after.
@@ -26,8 +24,9 @@ pub(crate) fn back(facts: &Facts<'_>, process_id: i64) -> Option<String> {
 
 /// The same of all imported processes whose clock may have jumped.
 pub(super) fn pauses(trace: &Trace) -> impl Iterator<Item = (i64, Vec<(i64, i64)>)> {
-    let imports = trace.manifests().filter(|manifest| manifest.is_imported() && !manifest.clock.pauses.is_empty());
-    imports.flat_map(|of| of.processes.iter().map(|process| (process.process_id, of.clock.pauses.clone())))
+    let imported = |process_id| imported(trace, process_id).filter(|clock| !clock.pauses.is_empty());
+    let ids = trace.processes.iter().map(|process| process.process_id);
+    ids.filter_map(move |id| Some((id, imported(id)?.pauses.clone())))
 }
 
 /// Whether a time of a process holds a pause that dwarfs all else, which may be a jump of the clock.

@@ -135,11 +135,17 @@ impl<'a> Facts<'a> {
     /// Reads the trace: for the steps ([`before`]), then once for everything else.
     pub(crate) fn gather(trace: &'a Trace, filter: &'a Filter, needs: &[Need]) -> Facts<'a> {
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Facts::gather_on(cores.min(THREADS), trace, filter, needs)
+        Facts::gather_on(cores.min(THREADS), trace, filter, needs, true)
+    }
+
+    /// The same without the lines behind stacks, for who reads these otherwise: there may be many.
+    pub(crate) fn gather_without_lines(trace: &'a Trace, filter: &'a Filter, needs: &[Need]) -> Facts<'a> {
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Facts::gather_on(cores.min(THREADS), trace, filter, needs, false)
     }
 
     /// The same on so many threads, which changes nothing but how long it takes.
-    fn gather_on(threads: usize, trace: &'a Trace, filter: &'a Filter, needs: &[Need]) -> Facts<'a> {
+    fn gather_on(threads: usize, trace: &'a Trace, filter: &'a Filter, needs: &[Need], lines: bool) -> Facts<'a> {
         // A trace without ranges has no operators and no sequences of theirs, whose launches would be held for nothing.
         let ranges = trace.may_hold(TableId::Ranges);
         let mut needs: Vec<Need> =
@@ -290,7 +296,7 @@ impl<'a> Facts<'a> {
         stacks.extend(facts.rollups.stacks());
         stacks.extend(facts.calls.stacks());
         stacks.extend(facts.api.stacks());
-        if !stacks.is_empty() {
+        if lines && !stacks.is_empty() {
             facts.stacks = trace.sites(&stacks);
         }
         clock::note(&facts);
@@ -366,7 +372,7 @@ mod tests {
         let trace = Trace::open(&[trace.write_parts(7).to_owned()]).unwrap();
         let (filter, needs) = (Filter::default(), ALL.iter().flat_map(|a| a.needs()).copied().collect::<Vec<_>>());
         let sections = |threads: usize| -> Vec<Section> {
-            let facts = Facts::gather_on(threads, &trace, &filter, &needs);
+            let facts = Facts::gather_on(threads, &trace, &filter, &needs, true);
             ALL.iter().map(|analysis| analysis.section(&facts)).collect()
         };
         let alone = sections(1);

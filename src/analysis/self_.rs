@@ -329,7 +329,7 @@ fn by_process(facts: &Facts<'_>) -> Table {
         column("stacks_unread", "Not read", Unit::Count),
         column("notes", "Notes", Unit::Name),
     ];
-    let known = facts.processes().filter_map(|process| Some((process.process_id, process.manifest.as_ref()?)));
+    let known = facts.processes().filter_map(|process| Some((process.process_id, process.manifest.as_deref()?)));
     let row = |(id, about): (i64, &gputrace_collectors::manifest::Process)| -> Vec<Value> {
         vec![
             facts.label(id).into(),

@@ -7,7 +7,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::kineto::Us;
 use super::output::{Output, quoted};
@@ -24,7 +24,13 @@ const MACHINE: i32 = 0;
 pub(crate) fn write(trace: &Trace, filter: &Filter, most: Option<u64>, file: &Path) -> io::Result<Written> {
     let mut output = Output::create(file)?;
     output.base_ns = filter.from_ns.unwrap_or_else(|| trace.began_ns());
-    let mut chrome = Chrome { output, places: Places::of(trace), tracks: FxHashMap::default(), spans: 0 };
+    let mut chrome = Chrome {
+        output,
+        places: Places::of(trace),
+        tracks: FxHashMap::default(),
+        named: FxHashSet::default(),
+        spans: 0,
+    };
     let first = timeline::first(trace, filter, most);
     let left_out = first.as_ref().map(|first| first.text(trace.began_ns()));
     let done = chrome.whole(trace, filter, first.as_ref(), left_out.as_deref())?;
@@ -37,6 +43,8 @@ struct Chrome {
     places: Places,
     /// Process and thread of each track so far.
     tracks: FxHashMap<Track, (i32, i32)>,
+    /// Processes that have their name.
+    named: FxHashSet<i64>,
     /// Asynchronous ranges so far.
     spans: u64,
 }
@@ -74,7 +82,7 @@ impl Chrome {
         }
         let process = track.process();
         let (pid, name) = self.places.process(process);
-        if self.tracks.keys().all(|known| known.process() != process) {
+        if self.named.insert(process) {
             self.output.named("process_name", pid, 0, &quoted(name))?;
         }
         let tid = match track {

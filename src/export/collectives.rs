@@ -3,11 +3,14 @@
 //! A trace that was imported has both the call and the range of the operator that told it: only the call is written then, and
 //! brings the range with it when it is read again.
 
+use std::io;
+
 use gputrace_collectors::schema::{IMPORTED_ONLY, TableId};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::output::quoted;
 use crate::import::{OPERATOR, Told};
+use crate::spilled::Numbers;
 use crate::trace::{Filter, Rows, Trace, Want};
 
 /// What is read of each call.
@@ -29,12 +32,12 @@ pub(super) struct Collectives {
     /// By process and number.
     groups: FxHashMap<(i64, i32), Group>,
     /// Process, thread and begin of each call.
-    told: FxHashSet<(i64, i32, i64)>,
+    told: Numbers,
 }
 
 impl Collectives {
-    pub(super) fn read(trace: &Trace) -> Collectives {
-        let (mut groups, mut told) = (FxHashMap::default(), FxHashSet::default());
+    pub(super) fn read(trace: &Trace) -> io::Result<Collectives> {
+        let (mut groups, mut told, mut done) = (FxHashMap::default(), Numbers::default(), Ok(()));
         let wants = [
             Want { table: TableId::Communicators, columns: &["communicator", "unique_id", "rank", "ranks"] },
             Want { table: TableId::Collectives, columns: &["tid", "kind"] },
@@ -43,7 +46,11 @@ impl Collectives {
             let (process, start) = (rows.i64("process_id"), rows.i64("start_ns"));
             if rows.table == TableId::Collectives {
                 let tid = rows.i32_or("tid", 0);
-                told.extend(calls(rows).map(|row| (process[row], tid[row], start[row])));
+                for row in calls(rows) {
+                    if done.is_ok() {
+                        done = told.of(&(process[row], tid[row], start[row])).map(drop);
+                    }
+                }
                 return;
             }
             let (number, unique) = (rows.i32_or("communicator", 0), rows.i64_or("unique_id", 0));
@@ -53,12 +60,12 @@ impl Collectives {
                 ((process[row], number[row]), group)
             }));
         });
-        Collectives { groups, told }
+        done.map(|()| Collectives { groups, told })
     }
 
     /// Whether a range is only the operator around a call that is written itself. Names are as JSON has them.
-    pub(super) fn tells(&self, name: &str, process_id: i64, tid: i32, start_ns: i64) -> bool {
-        self.told.contains(&(process_id, tid, start_ns)) && name.trim_matches('"') == OPERATOR
+    pub(super) fn tells(&self, name: &str, process_id: i64, tid: i32, start_ns: i64) -> io::Result<bool> {
+        Ok(name.trim_matches('"') == OPERATOR && self.told.has(&(process_id, tid, start_ns))?)
     }
 
     /// Gives the arguments of the call in a row, without the braces around them; asked with the row and the function.

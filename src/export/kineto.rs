@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use gputrace_collectors::schema::{IMPORTED_ONLY, TableId};
 use rustc_hash::FxHashMap;
@@ -17,7 +18,7 @@ use super::{Files, counters, on_gpu, runtime};
 use crate::analysis::Shed;
 use crate::import::OPERATOR;
 use crate::new_file::NewFile;
-use crate::trace::{NO_NAME, Process, Rows, Trace, Want, copy_name};
+use crate::trace::{NO_NAME, Process, Rows, Texts, Trace, Want, copy_name};
 
 const CALL: [&str; 7] = ["api_ns", "pid", "tid", "correlation_id", "api_id", "result", IMPORTED_ONLY];
 const WORK: &[&str] = &["pid", IMPORTED_ONLY];
@@ -121,7 +122,7 @@ impl std::fmt::Display for Us {
 
 /// Writes rows as events.
 pub(super) struct Events {
-    names: FxHashMap<i64, String>,
+    names: Texts,
     host_only: bool,
     collectives: Collectives,
     /// When each process ended; ranges that are open then are told to end there.
@@ -131,10 +132,11 @@ pub(super) struct Events {
 
 impl Events {
     /// With these names, as JSON has them.
-    pub(super) fn new(names: FxHashMap<i64, String>, host_only: bool, trace: &Trace) -> Events {
-        let end = |process: &Process| Some((process.process_id, process.end_ns.or(trace.ended_ns())?));
+    pub(super) fn new(names: Texts, host_only: bool, trace: &Trace) -> io::Result<Events> {
+        let ended_ns = trace.ended_ns();
+        let end = |process: &Process| Some((process.process_id, process.end_ns.or(ended_ns)?));
         let ends = trace.processes.iter().filter_map(end).collect();
-        Events { names, host_only, collectives: Collectives::read(trace), ends, open_ranges: 0 }
+        Ok(Events { names, host_only, collectives: Collectives::read(trace)?, ends, open_ranges: 0 })
     }
 
     /// When a range ended, which has a negative end where it was open when its process ended.
@@ -143,7 +145,7 @@ impl Events {
     }
 
     /// Names, as JSON has them.
-    pub(super) fn names(&self) -> &FxHashMap<i64, String> {
+    pub(super) fn names(&self) -> &Texts {
         &self.names
     }
 
@@ -171,8 +173,8 @@ impl Events {
         }
     }
 
-    fn name(&self, id: i64) -> &str {
-        self.names.get(&id).map_or("\"(name not known)\"", String::as_str)
+    fn name(&self, id: i64) -> io::Result<Rc<str>> {
+        Ok(self.names.get(id)?.unwrap_or_else(|| "\"(name not known)\"".into()))
     }
 
     fn calls<'a>(&'a self, rows: &'a Rows) -> impl FnMut(&mut Output, usize) -> io::Result<()> + 'a {
@@ -182,7 +184,7 @@ impl Events {
         let kernel = rows.i64_or("name_id", NO_NAME);
         let (kind, stream, external) = (rows.texts("kind"), rows.i64("stream"), external(rows));
         move |output, row| {
-            let function = self.name(api[row]);
+            let function = &*self.name(api[row])?;
             let as_runtime = runtime::named(function.trim_matches('"'));
             let name = as_runtime.map_or(Cow::from(function), |name| quoted(name).into());
             let cat = category(&name);
@@ -206,7 +208,7 @@ impl Events {
                 write!(output, r#","waits for stream":{}"#, stream[row])?;
             }
             if self.host_only && rows.table == TableId::Launches && kernel[row] != NO_NAME {
-                write!(output, r#","kernel":{}"#, self.name(kernel[row]))?;
+                write!(output, r#","kernel":{}"#, self.name(kernel[row])?)?;
             }
             write!(output, "}}}}")
         }
@@ -218,7 +220,7 @@ impl Events {
         let (pid, tid) = (rows.i32_or("pid", 0), rows.i32_or("tid", 0));
         let (commit, kernel) = (rows.i64_or("correlation_id", -1), rows.i64_or("name_id", NO_NAME));
         move |output, row| {
-            let (name, ts, dur) = (self.name(api[row]), Us(start[row] - output.base_ns), Us(length[row]));
+            let (name, ts, dur) = (self.name(api[row])?, Us(start[row] - output.base_ns), Us(length[row]));
             write!(
                 output.event()?,
                 r#"{{"ph":"X","cat":"metal","name":{name},"pid":{},"tid":{},"ts":{ts},"dur":{dur},"args":{{"commit":{}"#,
@@ -227,7 +229,7 @@ impl Events {
                 commit[row]
             )?;
             if kernel[row] != NO_NAME {
-                write!(output, r#","kernel":{}"#, self.name(kernel[row]))?;
+                write!(output, r#","kernel":{}"#, self.name(kernel[row])?)?;
             }
             write!(output, "}}}}")
         }
@@ -243,7 +245,7 @@ impl Events {
             ("dynamic shared memory", rows.i32_or("shared_bytes", -1)),
         ];
         move |output, row| {
-            work(output, row, "kernel", self.name(name[row]))?;
+            work(output, row, "kernel", &self.name(name[row])?)?;
             let [x, y, z] = [0, 1, 2].map(|axis| grid[axis][row]);
             let [bx, by, bz] = [0, 1, 2].map(|axis| block[axis][row]);
             if x > 0 && bx > 0 {
@@ -284,7 +286,7 @@ impl Events {
         let (arguments, external) = (self.collectives.arguments(rows), external(rows));
         move |output, row| {
             let (ts, dur) = (Us(start[row] - output.base_ns), Us(length[row]));
-            let (pid, tid, arguments) = (pid[row], tid[row], arguments(row, self.name(api[row]).trim_matches('"')));
+            let (pid, tid, arguments) = (pid[row], tid[row], arguments(row, self.name(api[row])?.trim_matches('"')));
             write!(
                 output.event()?,
                 r#"{{"ph":"X","cat":"cpu_op","name":"{OPERATOR}","pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"args":{{{arguments}"#
@@ -300,14 +302,15 @@ impl Events {
         let (name, domain) = (rows.i64_or("name_id", NO_NAME), rows.i64_or("domain_id", NO_NAME));
         let (process, external) = (rows.i64("process_id"), external(rows));
         move |output, row| {
-            if self.collectives.tells(self.name(name[row]), process[row], tid[row], start[row]) {
+            let name = self.name(name[row])?;
+            if self.collectives.tells(&name, process[row], tid[row], start[row])? {
                 return Ok(());
             }
             let (open, end) = (end[row] < 0, self.end(process[row], end[row]));
             let Some(end) = end.filter(|end| *end >= start[row]) else { return Ok(()) };
-            let domain = if domain[row] == NO_NAME { "\"\"" } else { self.name(domain[row]) };
-            let cat = if domain == "\"cpu_op\"" { "cpu_op" } else { "user_annotation" };
-            let (pid, tid, name) = (pid[row], tid[row], self.name(name[row]));
+            let domain = if domain[row] == NO_NAME { "\"\"".into() } else { self.name(domain[row])? };
+            let cat = if &*domain == "\"cpu_op\"" { "cpu_op" } else { "user_annotation" };
+            let (pid, tid) = (pid[row], tid[row]);
             let (ts, dur) = (Us(start[row] - output.base_ns), Us(end - start[row]));
             let when = match kind.get(row) {
                 "mark" => format!(r#""ph":"i","s":"t","ts":{ts}"#),

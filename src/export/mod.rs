@@ -28,7 +28,7 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
 use crate::new_file::{NewFile, is_direct};
-use crate::trace::{Filter, Process, Trace, Want, full_name};
+use crate::trace::{Filter, Process, Texts, Trace, Want, full_name};
 use output::Output;
 
 /// What was written.
@@ -95,7 +95,7 @@ fn write(trace: &Trace, filter: &Filter, file: &Path, files: &mut Files) -> io::
         Some((output, process)) => kineto::thread_name(output, process.pid, tid, name),
         None => Ok(()),
     })?;
-    let mut events = kineto::Events::new(names(trace), host_only(trace), trace);
+    let mut events = kineto::Events::new(names(trace)?, host_only(trace), trace)?;
     let devices = counters::Devices::of(trace);
     let mut done = Ok(());
     let wants: Vec<Want> = kineto::WANTS.iter().chain(&told::WANTS).chain([&profiler::WANT]).copied().collect();
@@ -135,24 +135,9 @@ fn of_rank(file: &Path, rank: Option<i32>) -> PathBuf {
     file.with_file_name(format!("{stem}{rank}{end}"))
 }
 
-/// Every name, as JSON has it.
-fn names(trace: &Trace) -> FxHashMap<i64, String> {
-    let mut names = full_names(trace);
-    names.values_mut().for_each(|name| *name = output::quoted(name));
-    names
-}
-
-/// Every name, demangled.
-fn full_names(trace: &Trace) -> FxHashMap<i64, String> {
-    let mut names = FxHashMap::default();
-    let want = [Want { table: TableId::Names, columns: &["name_id", "name"] }];
-    trace.scan(&want, &Filter::default(), &mut |rows| {
-        let texts = rows.texts("name");
-        for (row, id) in rows.i64("name_id").iter().enumerate() {
-            names.entry(*id).or_insert_with(|| full_name(texts.get(row)));
-        }
-    });
-    names
+/// Every name, demangled and as JSON has it.
+fn names(trace: &Trace) -> io::Result<Texts> {
+    trace.every_name(|name| output::quoted(&full_name(name)))
 }
 
 /// Whether the kernel of some launch is told by the launch alone: nothing is known of what the GPU did, or only in windows.

@@ -6,12 +6,11 @@
 use std::io::{self, Write};
 
 use gputrace_collectors::schema::{IMPORTED_ONLY, TableId};
-use rustc_hash::FxHashMap;
 
 use super::Files;
 use super::kineto::Us;
 use super::output::Output;
-use crate::trace::{NO_NAME, Rows, Want};
+use crate::trace::{NO_NAME, Rows, Texts, Want};
 
 /// What is read.
 pub(super) const WANT: Want = Want {
@@ -49,23 +48,20 @@ const NUMBERS: [(&str, &str); 8] = [
 ];
 
 /// Writes each row to the file of its process. `names`: as JSON has them.
-pub(super) fn write(rows: &Rows, names: &FxHashMap<i64, String>, files: &mut Files) -> io::Result<()> {
+pub(super) fn write(rows: &Rows, names: &Texts, files: &mut Files) -> io::Result<()> {
     let process = rows.i64("process_id");
     let mut event = event(rows, names);
     (0..rows.len).try_for_each(|row| files.of(process[row]).map_or(Ok(()), |output| event(output, row)))
 }
 
-fn event<'a>(
-    rows: &'a Rows,
-    names: &'a FxHashMap<i64, String>,
-) -> impl FnMut(&mut Output, usize) -> io::Result<()> + 'a {
+fn event<'a>(rows: &'a Rows, names: &'a Texts) -> impl FnMut(&mut Output, usize) -> io::Result<()> + 'a {
     let (start, length, kind) = (rows.i64("start_ns"), rows.i64("event_ns"), rows.texts("kind"));
     let (pid, tid, name) = (rows.i32_or("pid", 0), rows.i32_or("tid", 0), rows.i64_or("name_id", NO_NAME));
     let (device, context) = (rows.i32_or("device", 0), rows.i32_or("context", 0));
     let stream = rows.i64_or("stream", -1);
     let numbers = NUMBERS.map(|(column, key)| (rows.ints(column), key));
     move |output, row| {
-        let name = names.get(&name[row]).map_or("\"\"", String::as_str);
+        let name = names.get(name[row])?.unwrap_or_else(|| "\"\"".into());
         let (ts, dur) = (Us(start[row] - output.base_ns), Us(length[row]));
         let (cat, pid, tid) = match kind.get(row) {
             "annotation" => ("gpu_user_annotation", device[row], stream[row]),

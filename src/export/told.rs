@@ -7,12 +7,11 @@
 use std::io::{self, Write};
 
 use gputrace_collectors::schema::TableId;
-use rustc_hash::FxHashMap;
 
 use super::Files;
 use super::kineto::Us;
 use super::output::{Output, quoted};
-use crate::trace::{NO_NAME, Rows, Want};
+use crate::trace::{NO_NAME, Rows, Texts, Want};
 
 /// What is read.
 pub(super) const WANTS: [Want; 3] = [
@@ -27,7 +26,7 @@ pub(super) fn is_told(table: TableId) -> bool {
 }
 
 /// Writes each row to the file of its process. `names`: as JSON has them.
-pub(super) fn write(rows: &Rows, names: &FxHashMap<i64, String>, files: &mut Files) -> io::Result<()> {
+pub(super) fn write(rows: &Rows, names: &Texts, files: &mut Files) -> io::Result<()> {
     let process = rows.i64("process_id");
     let mut each = |write: &mut dyn FnMut(&mut Output, usize) -> io::Result<()>| {
         (0..rows.len).try_for_each(|row| files.of(process[row]).map_or(Ok(()), |output| write(output, row)))
@@ -54,13 +53,14 @@ fn windows(rows: &Rows) -> impl FnMut(&mut Output, usize) -> io::Result<()> {
 }
 
 /// At the moment at which the launch began on the GPU.
-fn samples(rows: &Rows, names: &FxHashMap<i64, String>) -> impl FnMut(&mut Output, usize) -> io::Result<()> {
+fn samples(rows: &Rows, names: &Texts) -> impl FnMut(&mut Output, usize) -> io::Result<()> {
     let (start, length, pid) = (rows.i64("start_ns"), rows.i64("gpu_ns"), rows.i32_or("pid", 0));
     let (call, weight) = (rows.i64_or("correlation_id", -1), rows.i32_or("weight", 1));
     let (kind, name) = (rows.texts("kind"), rows.i64_or("name_id", NO_NAME));
     move |output, row| {
         let (ts, took, kind) = (Us(start[row] - output.base_ns), Us(length[row]), quoted(kind.get(row)));
-        let name = names.get(&name[row]).unwrap_or(&kind);
+        let known = names.get(name[row])?;
+        let name = known.as_deref().unwrap_or(&kind);
         write!(
             output.event()?,
             r#"{{"ph":"i","s":"p","cat":"gpu_sample","name":{name},"pid":{},"tid":0,"ts":{ts},"args":{{"kind":{kind},"time on the GPU (us)":{took},"launch":{},"stands for launches":{}}}}}"#,

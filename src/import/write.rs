@@ -6,10 +6,10 @@ use std::num::{NonZeroI64, NonZeroU32};
 use std::path::Path;
 
 use arrow::array::RecordBatch;
-use gputrace_collectors::Manifest;
 use gputrace_collectors::archive::{Archive, Columns};
 use gputrace_collectors::manifest::{self, Count};
 use gputrace_collectors::schema::{IMPORTED_ONLY, SCHEMA_VERSION, TableId};
+use gputrace_collectors::{MOST_NAMED, Manifest};
 use rustc_hash::FxHashMap;
 
 use super::callers;
@@ -277,7 +277,7 @@ impl Ids<'_> {
             });
         }
         let (started_ns, ended_ns) = found.span_ns().unwrap_or_default();
-        Manifest {
+        let mut manifest = Manifest {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
             command: vec!["gputrace".to_owned(), "import".to_owned(), place.source.to_owned()],
@@ -296,7 +296,10 @@ impl Ids<'_> {
             devices: self.devices(),
             notes: found.all_notes(place.source),
             ..Manifest::default()
-        }
+        };
+        // As of recorded processes that have ended: readers hold each account that is named in memory.
+        manifest.sum_up(MOST_NAMED, None);
+        manifest
     }
 
     /// The devices with an identity: where the format gives none, that of this import.

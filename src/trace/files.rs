@@ -163,14 +163,21 @@ enum Unusable {
 
 fn read_manifest(file: &Path) -> Result<Manifest, Unusable> {
     let text = fs::read(file).map_err(|e| Unusable::Broken(format!("cannot be read: {e}")))?;
-    let value: serde_json::Value =
-        serde_json::from_slice(&text).map_err(|e| Unusable::Broken(format!("is not a manifest: {e}")))?;
-    let found = value.get("schema_version").and_then(serde_json::Value::as_u64);
+    let broken = |e: serde_json::Error| Unusable::Broken(format!("is not a manifest: {e}"));
+    let by: WrittenBy = serde_json::from_slice(&text).map_err(broken)?;
+    let found = by.schema_version.as_ref().and_then(serde_json::Value::as_u64);
     if let Some(found) = found.filter(|v| *v != u64::from(SCHEMA_VERSION)) {
-        let by = value.get("tool_version").and_then(|v| v.as_str()).map_or(String::new(), |v| format!(" ({v})"));
+        let by = by.tool_version.as_ref().and_then(|v| v.as_str()).map_or(String::new(), |v| format!(" ({v})"));
         return Err(Unusable::Version(TraceError::Version { path: file.to_owned(), found, by }));
     }
-    serde_json::from_value(value).map_err(|e| Unusable::Broken(format!("is not a manifest: {e}")))
+    serde_json::from_slice(&text).map_err(broken)
+}
+
+/// What says how to read the rest of a manifest, which may be that of a hundred thousand processes: nothing else is kept.
+#[derive(serde::Deserialize)]
+struct WrittenBy {
+    schema_version: Option<serde_json::Value>,
+    tool_version: Option<serde_json::Value>,
 }
 
 /// The entries of a folder by name; none when there is no such folder.

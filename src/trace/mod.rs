@@ -30,11 +30,12 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod whole;
 mod wide;
 mod windows;
 
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use gputrace_collectors::Manifest;
 use gputrace_collectors::manifest::Device;
@@ -53,6 +54,7 @@ pub(crate) use rows::{Axes, Ints, Rows};
 pub(crate) use scan::Want;
 pub(crate) use spans::Spans;
 pub(crate) use stacks::{Frame, NO_STACK, Site, SiteFinder, Sites};
+pub(crate) use whole::{StackFrames, Stacks, Texts};
 pub(crate) use wide::{columns_of, front};
 
 /// One trace, made of all folders that were named.
@@ -67,6 +69,9 @@ pub(crate) struct Trace {
     pub(crate) bytes: u64,
     by_id: FxHashMap<i64, usize>,
     problems: Mutex<Vec<Problem>>,
+    // Asked of each process: a trace may have a hundred thousand.
+    ended_ns: OnceLock<Option<i64>>,
+    gave_cupti_up: OnceLock<bool>,
 }
 
 impl Trace {
@@ -84,6 +89,8 @@ impl Trace {
             bytes: 0,
             by_id: FxHashMap::default(),
             problems: Mutex::new(Vec::new()),
+            ended_ns: OnceLock::new(),
+            gave_cupti_up: OnceLock::new(),
         };
         let (mut seen, mut copied) = (Vec::new(), copied::Seen::default());
         for folder in folders {
@@ -132,8 +139,10 @@ impl Trace {
 
     /// Whether recording the GPU's times was given up for timing launches, in some process.
     pub(crate) fn gave_cupti_up(&self) -> bool {
-        let mut about = self.manifests().flat_map(Manifest::accounts).filter_map(|p| p.gpu_time.as_ref());
-        about.any(|gpu_time| gpu_time.given_up.is_some())
+        *self.gave_cupti_up.get_or_init(|| {
+            let mut about = self.manifests().flat_map(Manifest::accounts).filter_map(|p| p.gpu_time.as_ref());
+            about.any(|gpu_time| gpu_time.given_up.is_some())
+        })
     }
 
     /// Whether what PyTorch's allocator held is in it.
@@ -156,10 +165,14 @@ impl Trace {
         self.by_id.get(&process_id).copied().unwrap_or(usize::MAX)
     }
 
+    /// The manifest of the launcher that tells of a process.
+    pub(crate) fn manifest_of(&self, process_id: i64) -> Option<&Manifest> {
+        self.launchers.get(self.process(process_id)?.launcher)?.manifest.as_ref()
+    }
+
     /// Whether what is known of a process comes from another profiler's file.
     pub(crate) fn is_imported(&self, process_id: i64) -> bool {
-        let mut imports = self.manifests().filter(|manifest| manifest.is_imported());
-        imports.any(|import| import.processes.iter().any(|process| process.process_id == process_id))
+        self.manifest_of(process_id).is_some_and(Manifest::is_imported)
     }
 
     /// When the trace began, ns since the epoch: what `--from` and `--to` count from.
@@ -170,9 +183,11 @@ impl Trace {
 
     /// When the trace ended, ns since the epoch; none where a launcher does not say, because it was killed or still runs.
     pub(crate) fn ended_ns(&self) -> Option<i64> {
-        let ends = self.launchers.iter().map(|launcher| launcher.manifest.as_ref()?.ended_ns);
-        let last = ends.collect::<Option<Vec<i64>>>()?.into_iter().max()?;
-        Some(self.processes.iter().filter_map(|process| process.end_ns).fold(last, i64::max))
+        *self.ended_ns.get_or_init(|| {
+            let ends = self.launchers.iter().map(|launcher| launcher.manifest.as_ref()?.ended_ns);
+            let last = ends.collect::<Option<Vec<i64>>>()?.into_iter().max()?;
+            Some(self.processes.iter().filter_map(|process| process.end_ns).fold(last, i64::max))
+        })
     }
 
     /// Notes what could not be read; the same thing is noted once, however often it is read.

@@ -1,9 +1,11 @@
 //! The process images of a trace: the table `processes` joined with the manifests.
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use gputrace_collectors::schema::TableId;
 use gputrace_collectors::{Manifest, manifest};
+use rustc_hash::FxHashMap;
 
 use super::{Filter, Trace, Want};
 use crate::render::number;
@@ -49,8 +51,10 @@ pub(crate) struct Process {
     pub(crate) events: i64,
     /// How malloc was traced: off, sample:BYTES, full.
     pub(crate) malloc_mode: String,
+    /// Whose rows tell of it: a place in [`Trace::launchers`].
+    pub(crate) launcher: usize,
     /// What the manifest says of it.
-    pub(crate) manifest: Option<manifest::Process>,
+    pub(crate) manifest: Option<Arc<manifest::Process>>,
     /// It is no process: the manifest has one account for so many that have ended, each of which has an entry of its own without one.
     pub(crate) summed: u64,
     /// What tells it from another process that gives a GPU work and has its rank: `pid 4711`, with the host where that is needed.
@@ -60,7 +64,7 @@ pub(crate) struct Process {
 impl Process {
     /// Whether it sent messages to objects of Metal, as far as the manifest tells.
     pub(crate) fn is_metal(&self) -> bool {
-        self.manifest.as_ref().is_some_and(uses_metal)
+        self.manifest.as_deref().is_some_and(uses_metal)
     }
 
     /// `rank 3`, or `pid 4711` where there are no ranks; `rank 3 (pid 4711)` where several processes have that one.
@@ -110,7 +114,7 @@ const COLUMNS: &[&str] = &[
 
 /// Reads the table and adds what only the manifests know. A later row of a process replaces an earlier one.
 pub(crate) fn read(trace: &Trace) -> Vec<Process> {
-    let mut processes: BTreeMap<i64, Process> = BTreeMap::new();
+    let (mut all, mut places) = (Vec::<Process>::new(), FxHashMap::<i64, usize>::default());
     let some = |v: i32| (v != i32::MIN).then_some(v);
     trace.scan(&[Want { table: TableId::Processes, columns: COLUMNS }], &Filter::default(), &mut |rows| {
         let id = rows.i64("process_id");
@@ -144,35 +148,57 @@ pub(crate) fn read(trace: &Trace) -> Vec<Process> {
                 reason: Some(reason.get(row).to_owned()).filter(|r| !r.is_empty()),
                 events: events[row],
                 malloc_mode: mode.get(row).to_owned(),
+                launcher: rows.launcher,
                 manifest: None,
                 summed: 0,
                 apart: None,
             };
-            processes.insert(process.process_id, process);
+            match places.entry(process.process_id) {
+                Entry::Occupied(known) => all[*known.get()] = process,
+                Entry::Vacant(new) => {
+                    new.insert(all.len());
+                    all.push(process);
+                }
+            }
         }
     });
-    for manifest in trace.manifests() {
+    for (launcher, manifest) in trace.launchers.iter().enumerate() {
+        let Some(manifest) = &manifest.manifest else { continue };
         for known in &manifest.processes {
-            let process = processes.entry(known.process_id).or_insert_with(|| Process {
-                process_id: known.process_id,
-                pid: known.pid,
-                host: manifest.host.clone(),
-                rank: known.rank,
-                exe: known.exe.clone(),
-                traced: known.traced,
-                reason: known.reason.clone(),
-                events: known.accounting.values().map(|c| c.kept() as i64).sum(),
-                ..Process::default()
+            let place = *places.entry(known.process_id).or_insert_with(|| {
+                all.push(Process {
+                    process_id: known.process_id,
+                    pid: known.pid,
+                    host: manifest.host.clone(),
+                    rank: known.rank,
+                    exe: known.exe.clone(),
+                    launcher,
+                    traced: known.traced,
+                    reason: known.reason.clone(),
+                    events: known.accounting.values().map(|c| c.kept() as i64).sum(),
+                    ..Process::default()
+                });
+                all.len() - 1
             });
-            process.manifest = Some(known.clone());
+            all[place].manifest = Some(Arc::new(known.clone()));
         }
         let summed = manifest.summed.iter().filter(|summed| summed.processes > 0);
-        processes.extend(summed.map(|summed| (summed.account.process_id, together(manifest, summed))));
+        let together = |summed: &manifest::Summed| Process { launcher, ..together(manifest, summed) };
+        all.extend(summed.map(|summed| together(summed)));
     }
-    let mut processes: Vec<Process> = processes.into_values().collect();
-    processes.sort_by_key(|p| (p.summed > 0, p.rank, p.start_ns, p.pid, p.process_id));
-    tell_apart(&mut processes);
-    processes
+    drop(places);
+    for (launcher, manifest) in trace.launchers.iter().enumerate() {
+        let import = manifest.manifest.as_ref().filter(|manifest| manifest.is_imported() && manifest.summed.is_some());
+        let Some(import) = import else { continue };
+        let devices = import.devices.iter().map(|device| device.uuid.clone()).collect();
+        // Each process of a profile sees all devices in it, also those whose accounts are summed up.
+        let about = Arc::new(manifest::Process { traced: true, balanced: true, devices, ..Default::default() });
+        let of_import = all.iter_mut().filter(|process| process.launcher == launcher);
+        of_import.filter(|p| p.manifest.is_none()).for_each(|p| p.manifest = Some(Arc::clone(&about)));
+    }
+    all.sort_unstable_by_key(|p| (p.summed > 0, p.rank, p.start_ns, p.pid, p.process_id));
+    tell_apart(&mut all);
+    all
 }
 
 /// What stands for processes whose accounts are one. Sums over all processes are exact by it.
@@ -181,7 +207,7 @@ fn together(manifest: &Manifest, summed: &manifest::Summed) -> Process {
         process_id: summed.account.process_id,
         host: manifest.host.clone(),
         traced: true,
-        manifest: Some(summed.account.clone()),
+        manifest: Some(Arc::new(summed.account.clone())),
         summed: summed.processes,
         ..Process::default()
     }

@@ -3,6 +3,11 @@
 //!
 //! Of what is added up between two readings the sum of all of them is told, as a counter; of all else the last reading.
 
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
+
 use super::metric::{Family, Kind, Labels};
 use crate::counters::{COUNTERS, Counter};
 use crate::live::{Process, Reading};
@@ -17,25 +22,37 @@ const ADDED_UP: [(&str, &str); 5] = [
     ("proc", "voluntary_switches"),
 ];
 
+/// A counter as a metric without values, what values are multiplied by, and where it stands by source and name: all this is the same for each answer.
+struct Known {
+    families: Vec<(Family, f64)>,
+    places: FxHashMap<(&'static str, &'static str), usize>,
+}
+
+static KNOWN: LazyLock<Known> = LazyLock::new(|| {
+    let named = COUNTERS.iter().map(|counter| (family(counter), unit(counter.unit).2));
+    let places = COUNTERS.iter().enumerate().map(|(place, counter)| ((counter.source, counter.name), place));
+    Known { families: named.collect(), places: places.collect() }
+});
+
 /// Metrics of the counters that were read: of devices and control groups, and of processes.
 pub(super) fn families(shared: &[Reading], processes: &[(&Process, Labels)]) -> Vec<Family> {
-    let read = |counter: &Counter| {
-        let same = |reading: &&Reading| reading.source == counter.source && reading.name == counter.name;
-        let mut family = family(counter);
-        let (.., scale) = unit(counter.unit);
-        let all = shared.iter().filter(same).map(|reading| (reading, &[][..]));
-        let own = processes.iter().flat_map(|(process, labels)| {
-            process.counters.iter().filter(same).map(|reading| (reading, labels.as_slice()))
-        });
-        let is_sum = family.kind == Kind::Counter;
-        for (reading, labels) in all.chain(own) {
-            let device = reading.device.iter().map(|device| ("device", device.clone()));
-            let value = if is_sum { reading.sum } else { reading.value };
-            family.add(labels.iter().cloned().chain(device).collect(), value * scale);
-        }
-        family
+    let family = |(family, _): &(Family, f64)| {
+        // Static, so that nothing is copied but where it stands.
+        let name = |text: &Cow<'static, str>| text.clone();
+        Family::new(name(&family.name), family.kind, family.unit, name(&family.help))
     };
-    COUNTERS.iter().map(read).collect()
+    let mut all: Vec<Family> = KNOWN.families.iter().map(family).collect();
+    let own = processes
+        .iter()
+        .flat_map(|(process, labels)| process.counters.iter().map(|reading| (reading, labels.as_slice())));
+    for (reading, labels) in shared.iter().map(|reading| (reading, &[][..])).chain(own) {
+        let Some(place) = KNOWN.places.get(&(&*reading.source, &*reading.name)) else { continue };
+        let (family, scale) = (&mut all[*place], KNOWN.families[*place].1);
+        let device = reading.device.iter().map(|device| ("device", device.as_str().into()));
+        let value = if family.kind == Kind::Counter { reading.sum } else { reading.value };
+        family.add(labels.iter().cloned().chain(device).collect(), value * scale);
+    }
+    all
 }
 
 fn family(counter: &Counter) -> Family {
@@ -49,7 +66,9 @@ fn family(counter: &Counter) -> Family {
     let name = format!("gputrace_{}_{}{ending}{total}", counter.source, counter.name);
     // A share of one processor is 100 % of it in the list.
     let meaning = counter.meaning.replace("100 is one", "1 is one");
-    Family::new(name, kind, unit, format!("{}: {meaning}.", counter.source))
+    // Once, and for as long as the process runs.
+    let kept = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
+    Family::new(kept(name), kind, unit, kept(format!("{}: {meaning}.", counter.source)))
 }
 
 /// Of a unit of the list: the base unit, how a name ends that has it, and what a value is multiplied by.
@@ -73,7 +92,7 @@ mod tests {
 
     #[test]
     fn each_counter_has_a_name_of_its_own_with_its_unit() {
-        let mut names: Vec<String> = COUNTERS.iter().map(|counter| family(counter).name).collect();
+        let mut names: Vec<String> = COUNTERS.iter().map(|counter| family(counter).name.into_owned()).collect();
         let valid = |name: &String| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
         assert!(names.iter().all(valid), "{names:?}");
         for counter in COUNTERS {
@@ -108,17 +127,17 @@ mod tests {
         };
         let process = Process { counters: vec![reading("proc", "rss", None)], ..Process::default() };
         let shared = [reading("nvml", "gpu_utilization", Some("GPU-1")), reading("cgroup", "throttled_time", None)];
-        let labels = vec![("pid", "7".to_owned())];
+        let labels: Labels = vec![("pid", "7".into())];
         let all = families(&shared, &[(&process, labels.clone())]);
         let mut told = Vec::new();
         for family in all {
-            told.extend(family.points.into_iter().map(|point| (family.name.clone(), point.labels, point.value)));
+            told.extend(family.points.into_iter().map(|point| (family.name.to_string(), point.labels, point.value)));
         }
         use super::super::metric::Value::Number;
         assert_eq!(
             told,
             [
-                ("gputrace_nvml_gpu_utilization_ratio".to_owned(), vec![("device", "GPU-1".to_owned())], Number(0.5)),
+                ("gputrace_nvml_gpu_utilization_ratio".to_owned(), vec![("device", "GPU-1".into())], Number(0.5)),
                 ("gputrace_proc_rss_bytes".to_owned(), labels, Number(50.0)),
                 ("gputrace_cgroup_throttled_time_seconds_total".to_owned(), Vec::new(), Number(2.0)),
             ]

@@ -4,9 +4,11 @@
 //! its name is of one process, as long as that runs, and of [`MOST_PROCESSES`] of those alone, the busiest; which that is stands in
 //! `gputrace_process_info`, and in no other metric's labels but by pid and rank. Kernels and lines are no labels: there are too many.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use super::counters;
 use super::metric::{Family, Histogram, Kind, Labels, Point, Value};
@@ -32,6 +34,8 @@ struct View<'a> {
     all: &'a Snapshot,
     /// Sums of all processes, by class.
     classes: BTreeMap<&'a str, Class>,
+    /// Their names, as labels have them.
+    names: FxHashMap<&'a str, Arc<str>>,
     processes: Vec<(&'a Process, Labels)>,
 }
 
@@ -55,7 +59,7 @@ const METRICS: &[Metric] = &[
         name: "gputrace_build_info",
         kind: Kind::Info,
         help: "Version of the gputrace that collects.",
-        values: |view, out| out.add(vec![("version", view.all.tool_version.clone())], 1.0),
+        values: |view, out| out.add(vec![("version", view.all.tool_version.as_str().into())], 1.0),
     },
     Metric {
         name: "gputrace_session_info",
@@ -64,9 +68,9 @@ const METRICS: &[Metric] = &[
         values: |view, out| {
             let command: Vec<_> = view.all.command.iter().map(|word| crate::quote(word)).collect();
             let labels = vec![
-                ("command", short(&command.join(" "))),
-                ("host", view.all.host.clone()),
-                ("trace", view.all.trace.clone()),
+                ("command", short(&command.join(" ")).into()),
+                ("host", view.all.host.as_str().into()),
+                ("trace", view.all.trace.as_str().into()),
             ];
             out.add(labels, 1.0);
         },
@@ -145,7 +149,7 @@ const METRICS: &[Metric] = &[
             for (number, device) in view.all.devices.iter().enumerate() {
                 let name =
                     device.uuid.clone().unwrap_or_else(|| device.ordinal.map_or(number as i32, |n| n).to_string());
-                out.add(vec![("device", name)], seconds(device.busy_ns));
+                out.add(vec![("device", name.into())], seconds(device.busy_ns));
             }
         },
     },
@@ -193,7 +197,7 @@ const METRICS: &[Metric] = &[
         help: "A traced process that runs: its program and its command line, without what was recognised as a secret.",
         values: |view, out| {
             for (process, labels) in &view.processes {
-                let more = [("exe", process.exe.clone()), ("command", short(&process.command))];
+                let more = [("exe", process.exe.as_str().into()), ("command", short(&process.command).into())];
                 out.add(labels.iter().cloned().chain(more).collect(), 1.0);
             }
         },
@@ -252,8 +256,8 @@ const METRICS: &[Metric] = &[
             for (process, labels) in &view.processes {
                 for device in process.gpu.iter().flat_map(|gpu| &gpu.devices) {
                     let ordinal = device.ordinal.map_or_else(String::new, |ordinal| ordinal.to_string());
-                    let uuid = device.uuid.clone().unwrap_or_default();
-                    let more = [("device", ordinal), ("uuid", uuid)];
+                    let uuid = device.uuid.as_deref().unwrap_or_default();
+                    let more = [("device", ordinal.into()), ("uuid", uuid.into())];
                     out.add(labels.iter().cloned().chain(more).collect(), seconds(device.busy_ns));
                 }
             }
@@ -286,7 +290,9 @@ const METRICS: &[Metric] = &[
 
 /// All metrics of a session.
 pub(crate) fn families(all: &Snapshot) -> Vec<Family> {
-    let view = View { all, classes: classes(all), processes: processes(all) };
+    let classes = classes(all);
+    let names = classes.keys().map(|name| (*name, Arc::from(*name))).collect();
+    let view = View { all, classes, names, processes: processes(all) };
     let own = METRICS.iter().map(|metric| {
         let mut family = Family::new(metric.name, metric.kind, unit(metric.name), metric.help);
         (metric.values)(&view, &mut family);
@@ -298,7 +304,8 @@ pub(crate) fn families(all: &Snapshot) -> Vec<Family> {
 /// The unit in a name.
 fn unit(name: &str) -> &'static str {
     let name = name.strip_suffix("_total").unwrap_or(name);
-    ["seconds", "bytes", "ratio"].into_iter().find(|unit| name.ends_with(&format!("_{unit}"))).unwrap_or_default()
+    let is_last = |unit: &&str| name.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_'));
+    ["seconds", "bytes", "ratio"].into_iter().find(is_last).unwrap_or_default()
 }
 
 fn seconds(ns: i64) -> f64 {
@@ -349,7 +356,7 @@ fn processes(all: &Snapshot) -> Vec<(&Process, Labels)> {
     });
     let labels = |process: &Process| {
         let rank = process.rank.map_or_else(String::new, |rank| rank.to_string());
-        vec![("pid", process.pid.to_string()), ("rank", rank)]
+        vec![("pid", process.pid.to_string().into()), ("rank", rank.into())]
     };
     chosen.into_iter().take(MOST_PROCESSES).map(|process| (process, labels(process))).collect()
 }
@@ -361,14 +368,14 @@ fn is_work(class: &str) -> bool {
 
 fn by_class(view: &View<'_>, out: &mut Family, value: fn(&Class) -> f64) {
     for (name, class) in view.classes.iter().filter(|(name, _)| !is_work(name)) {
-        out.add(vec![("class", (*name).to_owned())], value(class));
+        out.add(vec![("class", (*name).into())], value(class));
     }
 }
 
 fn durations(view: &View<'_>, out: &mut Family, work: bool) {
     for (name, class) in view.classes.iter().filter(|(name, class)| is_work(name) == work && class.timed > 0) {
-        let labels = vec![("class", (*name).to_owned())];
-        out.points.push(Point { labels, value: Value::Histogram(class.durations.clone()) });
+        let labels = vec![("class", (*name).into())];
+        out.points.push(Point { labels, value: Value::Histogram(Box::new(class.durations.clone())) });
     }
 }
 
@@ -383,8 +390,12 @@ fn by_process(view: &View<'_>, out: &mut Family, value: impl Fn(&Process) -> Opt
 fn by_process_and_class(view: &View<'_>, out: &mut Family, value: fn(&live::Kind) -> f64) {
     for (process, labels) in &view.processes {
         for (class, kind) in process.sums.kinds.iter().filter(|(class, _)| !is_work(class)) {
-            let class: Cow<'_, str> = class.clone();
-            out.add(labels.iter().cloned().chain([("class", class.into_owned())]).collect(), value(kind));
+            // All processes have the same classes: their names are made once.
+            let name = view.names.get(&**class).map_or_else(|| Arc::from(&**class), Arc::clone);
+            let mut own = Labels::with_capacity(labels.len() + 1);
+            own.extend_from_slice(labels);
+            own.push(("class", name));
+            out.add(own, value(kind));
         }
     }
 }

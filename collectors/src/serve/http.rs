@@ -99,25 +99,39 @@ impl Drop for Server {
 /// What is told.
 struct Session {
     look: Arc<Look>,
-    /// The last snapshot, for when there are no more.
-    last: Mutex<Option<Arc<Snapshot>>>,
+    /// The last answer: for when there are no more snapshots, and for whoever asks again before there is a new one.
+    last: Mutex<Last>,
     /// Only this machine reaches it.
     here: bool,
     /// What may be asked of it beside that.
     orders: Option<Orders>,
 }
 
+/// A snapshot and its texts, as far as somebody asked for them.
+#[derive(Default)]
+struct Last {
+    snapshot: Option<Arc<Snapshot>>,
+    texts: [Option<Bytes>; 2],
+    /// How long the text was, which the next one will be.
+    room: usize,
+}
+
 impl Session {
-    fn text(&self, format: Format) -> Option<String> {
+    fn text(&self, format: Format) -> Option<Bytes> {
         let new = (self.look)();
-        let snapshot = {
-            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-            if new.is_some() {
-                *last = new;
-            }
-            last.clone()?
-        };
-        Some(text(&families(&snapshot), format))
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(new) = new
+            && !last.snapshot.as_ref().is_some_and(|known| Arc::ptr_eq(known, &new))
+        {
+            (last.snapshot, last.texts) = (Some(new), [None, None]);
+        }
+        let place = format as usize;
+        if last.texts[place].is_none() {
+            let made = text(&families(last.snapshot.as_ref()?), format, last.room);
+            last.room = made.len() + made.len() / 16;
+            last.texts[place] = Some(made.into());
+        }
+        last.texts[place].clone()
     }
 }
 

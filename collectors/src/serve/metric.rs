@@ -1,5 +1,8 @@
 //! A metric with its values at one moment, before it is written in any format.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 /// What a metric's values mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -13,17 +16,17 @@ pub(crate) enum Kind {
     Info,
 }
 
-/// Names and values of labels.
-pub(crate) type Labels = Vec<(&'static str, String)>;
+/// Names and values of labels. Values of one process share theirs.
+pub(crate) type Labels = Vec<(&'static str, Arc<str>)>;
 
 /// A metric and all its values.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Family {
-    pub(crate) name: String,
+    pub(crate) name: Cow<'static, str>,
     pub(crate) kind: Kind,
     /// Unit that the name ends with, but for `_total`; empty where it counts things.
     pub(crate) unit: &'static str,
-    pub(crate) help: String,
+    pub(crate) help: Cow<'static, str>,
     pub(crate) points: Vec<Point>,
 }
 
@@ -37,7 +40,7 @@ pub(crate) struct Point {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Number(f64),
-    Histogram(Histogram),
+    Histogram(Box<Histogram>),
 }
 
 /// Ends of a histogram's buckets, ns: powers of two, which are ends of [`crate::rollups::Durations`]' buckets, so that each count is
@@ -95,7 +98,12 @@ impl Histogram {
 
 impl Family {
     /// A metric without values yet.
-    pub(crate) fn new(name: impl Into<String>, kind: Kind, unit: &'static str, help: impl Into<String>) -> Family {
+    pub(crate) fn new(
+        name: impl Into<Cow<'static, str>>,
+        kind: Kind,
+        unit: &'static str,
+        help: impl Into<Cow<'static, str>>,
+    ) -> Family {
         Family { name: name.into(), kind, unit, help: help.into(), points: Vec::new() }
     }
 

@@ -100,10 +100,10 @@ fn request(all: &Snapshot) -> Vec<u8> {
     let times = (all.started_ns.max(0) as u64, all.at_ns.max(0) as u64);
     let families = families(all).into_iter().filter(|family| !family.points.is_empty());
     let about = [
-        ("service.name", "gputrace".to_owned()),
-        ("service.version", all.tool_version.clone()),
-        ("host.name", all.host.clone()),
-        ("gputrace.trace", all.trace.clone()),
+        ("service.name", "gputrace".into()),
+        ("service.version", all.tool_version.as_str().into()),
+        ("host.name", all.host.as_str().into()),
+        ("gputrace.trace", all.trace.as_str().into()),
     ];
     let scope = InstrumentationScope {
         name: "gputrace".to_owned(),
@@ -149,7 +149,7 @@ fn metric(family: Family, times: (u64, u64)) -> Metric {
         "watts" => "W",
         _ => "1",
     };
-    Metric { name, description: family.help, unit: unit.to_owned(), data: Some(data), ..Metric::default() }
+    Metric { name, description: family.help.into_owned(), unit: unit.to_owned(), data: Some(data), ..Metric::default() }
 }
 
 fn number(labels: Labels, value: f64, (start, now): (u64, u64)) -> NumberDataPoint {
@@ -176,9 +176,9 @@ fn durations(labels: Labels, histogram: &ours::Histogram, (start, now): (u64, u6
 }
 
 fn attributes(labels: Labels) -> Vec<KeyValue> {
-    let one = |(key, value): (&str, String)| KeyValue {
+    let one = |(key, value): (&str, Arc<str>)| KeyValue {
         key: key.to_owned(),
-        value: Some(AnyValue { value: Some(any_value::Value::StringValue(value)) }),
+        value: Some(AnyValue { value: Some(any_value::Value::StringValue(value.to_string())) }),
         ..KeyValue::default()
     };
     labels.into_iter().map(one).collect()

@@ -70,8 +70,11 @@ fn pushes_hold_what_a_scrape_would() {
     assert_eq!(point.bucket_counts.len(), point.explicit_bounds.len() + 1);
     let place = point.bucket_counts.iter().position(|count| *count == 1).unwrap();
     assert!(point.explicit_bounds[place - 1] < 3e-6 && 3e-6 < point.explicit_bounds[place]);
-    let names: Vec<String> =
-        families(&snapshot().unwrap()).into_iter().filter(|f| !f.points.is_empty()).map(|f| f.name).collect();
+    let names: Vec<String> = families(&snapshot().unwrap())
+        .into_iter()
+        .filter(|f| !f.points.is_empty())
+        .map(|f| f.name.into_owned())
+        .collect();
     let told: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
     assert_eq!(told, names.iter().map(|name| name.strip_suffix("_total").unwrap_or(name)).collect::<Vec<_>>());
     received.recv().unwrap();

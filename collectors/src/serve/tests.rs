@@ -38,8 +38,9 @@ fn snapshot() -> Snapshot {
 /// The value of a metric whose labels hold all of these.
 fn value(all: &[Family], name: &str, wanted: &[(&str, &str)]) -> Option<Value> {
     let family = all.iter().find(|family| family.name == name).unwrap_or_else(|| panic!("{name}: no such metric"));
-    let has =
-        |point: &&Point| wanted.iter().all(|(n, v)| point.labels.iter().any(|(name, value)| name == n && value == v));
+    let has = |point: &&Point| {
+        wanted.iter().all(|(n, v)| point.labels.iter().any(|(name, value)| name == n && **value == **v))
+    };
     let mut found = family.points.iter().filter(has);
     let first = found.next().map(|point| point.value.clone());
     assert!(found.next().is_none(), "{name}: several have {wanted:?}");
@@ -124,7 +125,7 @@ fn names_follow_the_conventions() {
     let all = families(&snapshot());
     let mut names = BTreeSet::new();
     for Family { name, kind, unit, help, points } in &all {
-        assert!(names.insert(name.clone()), "{name} is there twice");
+        assert!(names.insert(name.to_string()), "{name} is there twice");
         assert!(name.starts_with("gputrace_") && help.ends_with('.') && help.len() > 10, "{name}: {help}");
         assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
         assert_eq!(name.ends_with("_info"), *kind == Kind::Info, "{name}");

@@ -4,8 +4,9 @@
 //! otherwise than in the older format that every scraper reads. Both are a line for a value; what differs stands below.
 
 use std::fmt::Write;
+use std::sync::LazyLock;
 
-use super::metric::{Family, Kind, Labels, Value};
+use super::metric::{Family, Histogram, Kind, Labels, Value};
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +63,18 @@ impl Format {
     }
 }
 
-/// The whole text. Metrics without a value are left out.
-pub(crate) fn text(families: &[Family], format: Format) -> String {
-    let mut out = String::with_capacity(64 << 10);
+/// The whole text. Metrics without a value are left out. `room`: how long it is, as far as that is known.
+pub(crate) fn text(families: &[Family], format: Format, room: usize) -> String {
+    let mut out = String::with_capacity(room);
     for family in families.iter().filter(|family| !family.points.is_empty()) {
         let name = format.family(family);
-        let _ = writeln!(out, "# HELP {name} {}", escaped(&family.help, format == Format::OpenMetrics));
-        let _ = writeln!(out, "# TYPE {name} {}", format.type_of(family.kind));
+        for part in ["# HELP ", name, " "] {
+            out.push_str(part);
+        }
+        escape(&mut out, &family.help, format == Format::OpenMetrics);
+        for part in ["\n# TYPE ", name, " ", format.type_of(family.kind), "\n"] {
+            out.push_str(part);
+        }
         if format == Format::OpenMetrics && !family.unit.is_empty() {
             let _ = writeln!(out, "# UNIT {name} {}", family.unit);
         }
@@ -76,7 +82,7 @@ pub(crate) fn text(families: &[Family], format: Format) -> String {
             match &point.value {
                 Value::Number(value) => line(&mut out, &family.name, "", &point.labels, None, *value),
                 Value::Histogram(histogram) => {
-                    for (end, count) in histogram.cumulative() {
+                    for ((_, count), end) in histogram.cumulative().zip(&*ENDS) {
                         line(&mut out, &family.name, "_bucket", &point.labels, Some(end), count as f64);
                     }
                     line(&mut out, &family.name, "_sum", &point.labels, None, histogram.sum_seconds);
@@ -91,44 +97,83 @@ pub(crate) fn text(families: &[Family], format: Format) -> String {
     out
 }
 
-fn line(out: &mut String, name: &str, ending: &str, labels: &Labels, end: Option<f64>, value: f64) {
+/// The ends of a histogram's buckets, as they are written.
+static ENDS: LazyLock<Vec<String>> =
+    LazyLock::new(|| Histogram::default().cumulative().map(|(end, _)| bound(end)).collect());
+
+fn line(out: &mut String, name: &str, ending: &str, labels: &Labels, end: Option<&str>, value: f64) {
     out.push_str(name);
     out.push_str(ending);
-    let mut before = '{';
+    let mut before = "{";
     for (label, value) in labels {
-        let _ = write!(out, "{before}{label}=\"{}\"", escaped(value, true));
-        before = ',';
+        for part in [before, label, "=\""] {
+            out.push_str(part);
+        }
+        escape(out, value, true);
+        out.push('"');
+        before = ",";
     }
     if let Some(end) = end {
-        let _ = write!(out, "{before}le=\"");
-        number(out, end, true);
-        out.push('"');
-        before = ',';
+        for part in [before, "le=\"", end, "\""] {
+            out.push_str(part);
+        }
+        before = ",";
     }
-    out.push_str(if before == '{' { " " } else { "} " });
-    number(out, value, false);
+    out.push_str(if before == "{" { " " } else { "} " });
+    number(out, value);
     out.push('\n');
 }
 
-/// A number as Go writes it, which is what the formats' makers read: bounds have a fraction or an exponent.
-fn number(out: &mut String, value: f64, is_bound: bool) {
+/// A number as Go writes it, which is what the formats' makers read.
+fn number(out: &mut String, value: f64) {
+    // Most are counts; whole numbers of this size are exact, and need no search for their shortest text.
+    const EXACT: f64 = 9e15;
     let _ = match value {
+        value if value.fract() == 0.0 && (0.0..EXACT).contains(&value) && value.is_sign_positive() => {
+            whole(out, value as u64);
+            Ok(())
+        }
         value if value == f64::INFINITY => write!(out, "+Inf"),
         value if value == f64::NEG_INFINITY => write!(out, "-Inf"),
         value if value.is_nan() => write!(out, "NaN"),
-        value if is_bound && value < 1e-4 => {
-            let text = format!("{value:e}");
-            let (mantissa, power) = text.split_once("e-").unwrap_or((&text, "0"));
-            write!(out, "{mantissa}e-{power:0>2}")
-        }
-        value if is_bound => write!(out, "{value:?}"),
         value => write!(out, "{value}"),
     };
 }
 
-/// A text in which no character ends it. What is no text to be shown becomes a mark.
-fn escaped(text: &str, quotes: bool) -> String {
-    let mut out = String::with_capacity(text.len());
+fn whole(out: &mut String, mut value: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.push_str(str::from_utf8(&digits[at..]).unwrap_or_default());
+}
+
+/// The end of a bucket: it has a fraction or an exponent.
+fn bound(end: f64) -> String {
+    if end == f64::INFINITY {
+        return "+Inf".to_owned();
+    }
+    if end >= 1e-4 {
+        return format!("{end:?}");
+    }
+    let text = format!("{end:e}");
+    let (mantissa, power) = text.split_once("e-").unwrap_or((&text, "0"));
+    format!("{mantissa}e-{power:0>2}")
+}
+
+/// Adds a text in which no character ends it. What is no text to be shown becomes a mark.
+fn escape(out: &mut String, text: &str, quotes: bool) {
+    // Nearly every text is as it is to be.
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'"') || byte == b' ';
+    if text.bytes().all(is_plain) {
+        return out.push_str(text);
+    }
     for c in text.chars() {
         match c {
             '\\' => out.push_str("\\\\"),
@@ -138,31 +183,30 @@ fn escaped(text: &str, quotes: bool) -> String {
             c => out.push(c),
         }
     }
-    out
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::metric::{Histogram, Point};
+    use super::super::metric::Point;
     use super::*;
 
     fn families() -> Vec<Family> {
         let mut calls = Family::new("gputrace_calls_total", Kind::Counter, "", "Calls \"that\" began\\\n.");
-        calls.add(vec![("class", "a\"b\\c\nd\u{1b}".to_owned()), ("pid", "7".to_owned())], 3.0);
+        calls.add(vec![("class", "a\"b\\c\nd\u{1b}".into()), ("pid", "7".into())], 3.0);
         let mut info = Family::new("gputrace_build_info", Kind::Info, "", "What runs.");
-        info.add(vec![("version", "1".to_owned())], 1.0);
+        info.add(vec![("version", "1".into())], 1.0);
         let mut busy = Family::new("gputrace_busy_seconds_total", Kind::Counter, "seconds", "Busy.");
         busy.add(Vec::new(), 0.25);
         let mut took = Family::new("gputrace_took_seconds", Kind::Histogram, "seconds", "Durations.");
         let mut histogram = Histogram { sum_seconds: 1.5, ..Histogram::default() };
         histogram.add(600, 2);
-        took.points.push(Point { labels: vec![("class", "x".to_owned())], value: Value::Histogram(histogram) });
+        took.points.push(Point { labels: vec![("class", "x".into())], value: Value::Histogram(Box::new(histogram)) });
         vec![calls, info, busy, took, Family::new("gputrace_none", Kind::Gauge, "", "Nothing.")]
     }
 
     #[test]
     fn both_formats_have_their_names_and_escapes() {
-        let old = text(&families(), Format::Prometheus);
+        let old = text(&families(), Format::Prometheus, 0);
         assert!(old.starts_with(
             "# HELP gputrace_calls_total Calls \"that\" began\\\\\\n.\n# TYPE gputrace_calls_total counter\n\
              gputrace_calls_total{class=\"a\\\"b\\\\c\\nd\u{fffd}\",pid=\"7\"} 3\n# HELP gputrace_build_info What runs.\n\
@@ -175,7 +219,7 @@ mod tests {
         let end =
             "le=\"+Inf\"} 2\ngputrace_took_seconds_sum{class=\"x\"} 1.5\ngputrace_took_seconds_count{class=\"x\"} 2\n";
         assert!(old.ends_with(end), "{old}");
-        let new = text(&families(), Format::OpenMetrics);
+        let new = text(&families(), Format::OpenMetrics, 0);
         assert!(new.starts_with("# HELP gputrace_calls Calls \\\"that\\\" began"), "{new}");
         assert!(new.contains("# TYPE gputrace_calls counter\ngputrace_calls_total{"), "{new}");
         assert!(new.contains("# TYPE gputrace_build info\ngputrace_build_info{"), "{new}");

@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 
 use gputrace_collectors::launcher_of;
-use gputrace_collectors::manifest::Manifest;
 use rustc_hash::FxHashMap;
 
 use crate::trace::{Filter, Process, Trace};
@@ -64,7 +63,7 @@ impl Clocks {
     pub(crate) fn new(trace: &Trace, filter: &Filter) -> Clocks {
         let mut clocks = Clocks::default();
         let mut known: FxHashMap<(Option<i64>, &str), usize> = FxHashMap::default();
-        let imported = |process: &Process| trace.manifests().any(|manifest| gave(manifest, process));
+        let imported = |process: &Process| trace.is_imported(process.process_id);
         let is_kept = |process: &&Process| {
             filter.processes.as_ref().is_none_or(|kept| kept.contains(&process.process_id)) && process.rank.is_some()
         };
@@ -147,12 +146,6 @@ impl Clocks {
             clock.by = *by;
         }
     }
-}
-
-/// Whether a process's times come from another profiler's file, by this manifest.
-fn gave(manifest: &Manifest, process: &Process) -> bool {
-    let of = |known: &gputrace_collectors::manifest::Process| known.process_id == process.process_id;
-    manifest.is_imported() && manifest.processes.iter().any(of)
 }
 
 /// The middle one.

@@ -183,13 +183,16 @@ pub(super) fn end_text(code: Option<i32>, signal: Option<i32>) -> String {
     }
 }
 
-/// How long the command ran: as its launcher saw it, else from its own start to its end, else as long as the trace.
+/// How long the command ran: as its launcher saw it, else from its own start to its end, else as long as the trace; where it is not known
+/// which of several processes was the command (of an import), as long as the trace.
 fn wall_ns(content: &Content<'_>, process: Option<&Process>) -> Option<f64> {
     let manifest = content.facts.trace.manifests().next();
     let root = manifest.and_then(|m| m.root?.wall_ns).map(|ns| ns as f64);
     let own = process.filter(|p| p.end_ns.is_some()).map(|p| content.facts.whole_wall_ns(p.process_id));
     let launcher = manifest.and_then(|m| Some((m.ended_ns? - m.started_ns) as f64));
-    root.or(own.filter(|wall| *wall > 0.0)).or(launcher)
+    let own = own.filter(|wall| *wall > 0.0);
+    let known = manifest.is_some_and(|m| m.root.is_some()) || content.facts.processes().nth(1).is_none();
+    root.or(own.filter(|_| known)).or(launcher).or(own)
 }
 
 /// `  (reported: 10.0 s .. 12.5 s)` where only a span of time is.

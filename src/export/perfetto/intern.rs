@@ -1,8 +1,9 @@
 //! Texts that are written once and referred to by number.
 
-use rustc_hash::FxHashMap;
+use std::io;
 
 use super::super::protobuf::Message;
+use crate::spilled::Numbers;
 
 /// Kinds of interned texts, by their fields in InternedData.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,32 +17,30 @@ pub(super) enum Kind {
 /// All texts so far, and those that are yet to be told.
 #[derive(Default)]
 pub(super) struct Interned {
-    categories: FxHashMap<Box<str>, i64>,
-    events: FxHashMap<Box<str>, i64>,
-    keys: FxHashMap<Box<str>, i64>,
-    texts: FxHashMap<Box<str>, i64>,
+    categories: Numbers,
+    events: Numbers,
+    keys: Numbers,
+    texts: Numbers,
     new: Message,
 }
 
 impl Interned {
     /// The number of a text, from 1 in each kind.
-    pub(super) fn number(&mut self, kind: Kind, text: &str) -> i64 {
+    pub(super) fn number(&mut self, kind: Kind, text: &str) -> io::Result<i64> {
         let numbers = match kind {
             Kind::Category => &mut self.categories,
             Kind::Event => &mut self.events,
             Kind::Key => &mut self.keys,
             Kind::Text => &mut self.texts,
         };
-        if let Some(number) = numbers.get(text) {
-            return *number;
+        let (number, is_new) = numbers.of(text)?;
+        if is_new {
+            let mut entry = Message::default();
+            entry.number(1, number);
+            entry.part(2, text.as_bytes());
+            self.new.part(kind as u32, entry.bytes());
         }
-        let number = numbers.len() as i64 + 1;
-        numbers.insert(text.into(), number);
-        let mut entry = Message::default();
-        entry.number(1, number);
-        entry.part(2, text.as_bytes());
-        self.new.part(kind as u32, entry.bytes());
-        number
+        Ok(number)
     }
 
     /// What is new since it was last asked for: an InternedData.

@@ -121,8 +121,8 @@ impl Perfetto {
         let track = self.track(Known::Machine)?;
         let mut event = Message::default();
         event.number(event::KIND, INSTANT);
-        event.number(event::CATEGORY, self.interned.number(Kind::Category, "export"));
-        event.number(event::NAME, self.interned.number(Kind::Event, text));
+        event.number(event::CATEGORY, self.interned.number(Kind::Category, "export")?);
+        event.number(event::NAME, self.interned.number(Kind::Event, text)?);
         self.at(at_ns, track, event.bytes())
     }
 
@@ -239,17 +239,17 @@ impl Perfetto {
     }
 
     /// The event of a bar without time and track.
-    fn body(&mut self, slice: &Slice<'_>) -> Vec<u8> {
+    fn body(&mut self, slice: &Slice<'_>) -> io::Result<Vec<u8>> {
         let mut event = Message::default();
         event.number(event::KIND, if slice.length_ns.is_some() { BEGIN } else { INSTANT });
-        event.number(event::CATEGORY, self.interned.number(Kind::Category, slice.category));
-        event.number(event::NAME, self.interned.number(Kind::Event, slice.name));
+        event.number(event::CATEGORY, self.interned.number(Kind::Category, slice.category)?);
+        event.number(event::NAME, self.interned.number(Kind::Event, slice.name)?);
         for (key, value) in &slice.args {
             let mut annotation = Message::default();
-            annotation.number(1, self.interned.number(Kind::Key, key));
+            annotation.number(1, self.interned.number(Kind::Key, key)?);
             match value {
                 Arg::Int(value) => annotation.stated(4, *value),
-                Arg::Text(text) => annotation.number(17, self.interned.number(Kind::Text, text)),
+                Arg::Text(text) => annotation.number(17, self.interned.number(Kind::Text, text)?),
             }
             event.part(event::ANNOTATION, annotation.bytes());
         }
@@ -258,7 +258,7 @@ impl Perfetto {
             // None of them ends the flow: a graph's works all belong to one call.
             Flow::Begins(process, call) | Flow::Ends(process, call) => event.fixed(event::FLOW, flow(process, call)),
         }
-        event.into_bytes()
+        Ok(event.into_bytes())
     }
 
     /// Ends what ended until then.
@@ -291,7 +291,7 @@ impl Sink for Perfetto {
     }
 
     fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
-        let body = self.body(slice);
+        let body = self.body(slice)?;
         let ends = slice.length_ns.map(|length| slice.start_ns.saturating_add(length));
         match (slice.track, ends) {
             // They come in the order of their ends, each after those inside of it, and need no order: a track has one domain.

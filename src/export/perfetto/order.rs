@@ -58,14 +58,31 @@ impl Order {
     }
 }
 
+/// Tracks whose lanes are held before those on which nothing is open any more are let go.
+const TRACKS: usize = 4096;
+
 /// The lanes of all tracks: on each the ends of what is open, the innermost last.
-#[derive(Default)]
-pub(super) struct Lanes(FxHashMap<Track, Vec<Vec<i64>>>);
+pub(super) struct Lanes {
+    of: FxHashMap<Track, Vec<Vec<i64>>>,
+    most: usize,
+}
+
+impl Default for Lanes {
+    fn default() -> Lanes {
+        Lanes { of: FxHashMap::default(), most: TRACKS }
+    }
+}
 
 impl Lanes {
     /// The lane of the next bar of a track.
     pub(super) fn place(&mut self, track: Track, start_ns: i64, end_ns: i64) -> usize {
-        let lanes = self.0.entry(track).or_default();
+        if self.of.len() >= self.most {
+            // Ranges of a process come in the order of their ends: one that began long ago may follow.
+            let is_open = |lanes: &[Vec<i64>]| lanes.iter().any(|ends| ends.iter().any(|end| *end > start_ns));
+            self.of.retain(|track, lanes| matches!(track, Track::Spans(_)) || is_open(lanes));
+            self.most = TRACKS.max(2 * self.of.len());
+        }
+        let lanes = self.of.entry(track).or_default();
         for lane in lanes.iter_mut() {
             while lane.last().is_some_and(|end| *end <= start_ns) {
                 lane.pop();

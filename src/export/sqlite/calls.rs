@@ -46,10 +46,10 @@ impl Export<'_> {
         let (tid, call, result) = (rows.i32_or("tid", 0), rows.ints("correlation_id"), rows.i32_or("result", 0));
         let (api, stack) = (rows.i64("api_id"), rows.i64_or("stack_id", NO_STACK));
         for row in 0..rows.len {
-            let class = if self.strings.text(api[row]).starts_with("cuda") { CUDA_RUNTIME } else { CUDA_DRIVER };
+            let class = if self.strings.text(api[row])?.starts_with("cuda") { CUDA_RUNTIME } else { CUDA_DRIVER };
             let name = self.strings.named(&mut self.to, api[row])?.mangled;
             let tid = self.places.tid(process[row], tid[row]);
-            let chain = self.chains.number(Of::Call, stack[row]);
+            let chain = self.chains.number(Of::Call, stack[row])?;
             let (start, end) = self.span(start[row], length[row]);
             let call = call.known(row).into();
             let cells =
@@ -134,7 +134,7 @@ impl Export<'_> {
         for row in 0..rows.len {
             let name = self.strings.named(&mut self.to, api[row])?.mangled;
             let tid = self.places.tid(process[row], tid[row]);
-            let chain = self.chains.number(Of::Wait, stack[row]);
+            let chain = self.chains.number(Of::Wait, stack[row])?;
             let (start, end) = self.span(start[row], length[row]);
             let returned = if errno[row] == 0 { bytes[row] } else { -1 };
             let cells = [start.into(), end.into(), OS_RUNTIME.into(), tid.into(), name.into(), returned.into()];

@@ -3,10 +3,10 @@
 use std::io;
 
 use gputrace_collectors::schema::TableId;
-use rustc_hash::FxHashMap;
 
 use super::Export;
 use super::sheets::{CUDA_CALLCHAINS, OSRT_CALLCHAINS};
+use crate::spilled::Numbers;
 use crate::trace::{Filter, NO_STACK, Trace, Want, full_name, printable};
 
 /// Whose stack it is: each has a table of its own.
@@ -18,14 +18,12 @@ pub(super) enum Of {
 
 /// The stacks so far.
 #[derive(Default)]
-pub(super) struct Chains([FxHashMap<i64, i64>; 2]);
+pub(super) struct Chains([Numbers; 2]);
 
 impl Chains {
     /// The number of a stack; none for none.
-    pub(super) fn number(&mut self, of: Of, stack: i64) -> Option<i64> {
-        let known = &mut self.0[of as usize];
-        let next = known.len() as i64 + 1;
-        (stack != NO_STACK).then(|| *known.entry(stack).or_insert(next))
+    pub(super) fn number(&mut self, of: Of, stack: i64) -> io::Result<Option<i64>> {
+        if stack == NO_STACK { Ok(None) } else { Ok(Some(self.0[of as usize].of_key(stack)?.0)) }
     }
 }
 
@@ -40,10 +38,17 @@ impl Export<'_> {
             let (module, offset) = (rows.texts("module"), rows.ints("offset"));
             for row in 0..rows.len {
                 for (of, sheet) in [(Of::Call, &CUDA_CALLCHAINS), (Of::Wait, &OSRT_CALLCHAINS)] {
-                    let Some(number) = self.chains.0[of as usize].get(&id[row]).copied() else { continue };
                     if done.is_err() {
                         return;
                     }
+                    let number = match self.chains.0[of as usize].known(id[row]) {
+                        Ok(Some(number)) => number,
+                        Ok(None) => continue,
+                        Err(error) => {
+                            done = Err(error);
+                            return;
+                        }
+                    };
                     let name = match (language.get(row), function.get(row)) {
                         (_, "") => format!("{:#x}", offset.known(row).unwrap_or(0)),
                         ("python", name) => printable(name),

@@ -31,10 +31,10 @@ use strings::Strings;
 /// Writes the file.
 pub(crate) fn write(trace: &Trace, filter: &Filter, file: &Path) -> io::Result<Written> {
     let to = Database::create(file)?;
-    let mut strings = Strings::read(trace);
+    let mut strings = Strings::read(trace)?;
     let mut export = Export {
         to,
-        domains: Domains::new(&mut strings),
+        domains: Domains::new(&mut strings)?,
         strings,
         places: Places::of(trace),
         chains: Chains::default(),

@@ -53,9 +53,9 @@ pub(super) struct Domains {
 }
 
 impl Domains {
-    pub(super) fn new(strings: &mut Strings) -> Domains {
-        let nccl = !strings.learn(id(NameKind::Domain, NCCL), NCCL);
-        Domains { numbers: FxHashMap::default(), nccl, named: FxHashSet::default() }
+    pub(super) fn new(strings: &mut Strings) -> io::Result<Domains> {
+        let nccl = !strings.learn(id(NameKind::Domain, NCCL), NCCL)?;
+        Ok(Domains { numbers: FxHashMap::default(), nccl, named: FxHashSet::default() })
     }
 }
 
@@ -68,7 +68,7 @@ impl Export<'_> {
         let next = self.domains.numbers.len() as i64 + 1;
         let number = *self.domains.numbers.entry(name_id).or_insert(next);
         if self.domains.named.insert((process, number, None)) {
-            let text = self.strings.text(name_id).to_owned();
+            let text = self.strings.text(name_id)?;
             self.named(start, DOMAIN, tid, number, Cell::Null, &text)?;
         }
         Ok(number)
@@ -94,7 +94,7 @@ impl Export<'_> {
             let domain = self.domain(at, process[row], tid, domain[row])?;
             let category = category.known(row);
             let newly = |domains: &mut Domains| domains.named.insert((process[row], domain, category));
-            if let (Some(_), Some(text)) = (category, self.strings.known(category_name[row]).map(str::to_owned))
+            if let (Some(_), Some(text)) = (category, self.strings.known(category_name[row])?)
                 && newly(&mut self.domains)
             {
                 self.named(at, CATEGORY, tid, domain, category.into(), &text)?;
@@ -106,7 +106,7 @@ impl Export<'_> {
             };
             // Open at the end: null, too.
             let end = end.known(row).filter(|_| kind != MARK).map(|end| (end - self.begin_ns).max(at));
-            let text = self.strings.known(name[row]).map(str::to_owned);
+            let text = self.strings.known(name[row])?;
             let number = text.as_deref().map(|text| self.strings.number(&mut self.to, text)).transpose()?;
             // nsys has the text of a name that was not registered beside its events, where many queries look for all of them.
             let text = text.as_deref().map_or(Cell::Null, Cell::Text);
@@ -140,7 +140,7 @@ impl Export<'_> {
             let tid = self.places.tid(process[row], tid[row]);
             let (at, end) = self.span(start[row], length[row]);
             let domain = self.domain(at, process[row], tid, id(NameKind::Domain, NCCL))?;
-            let text = self.strings.text(api[row]).to_owned();
+            let text = self.strings.text(api[row])?;
             let number = self.strings.number(&mut self.to, &text)?;
             let none = Cell::Null;
             let cells = [at.into(), end.into(), PUSH_POP.into(), none, none, none, Cell::Text(&text), tid.into()];

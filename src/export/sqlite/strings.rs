@@ -1,13 +1,17 @@
 //! Texts, each once, by number.
 
 use std::io;
+use std::rc::Rc;
 
-use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
 use super::database::Database;
 use super::sheets::STRINGS;
-use crate::trace::{Filter, NO_NAME, Trace, Want, full_name};
+use crate::spilled::Numbers;
+use crate::trace::{NO_NAME, Texts, Trace, full_name};
+
+/// Names whose numbers are kept; those of others are looked up by their texts again.
+const MOST_NAMED: usize = 50_000;
 
 /// A kernel's three names: as in the source, its function's alone, and as the driver has it.
 #[derive(Clone, Copy)]
@@ -19,48 +23,41 @@ pub(super) struct Named {
 
 /// The texts so far.
 pub(super) struct Strings {
-    numbers: FxHashMap<Box<str>, i64>,
+    numbers: Numbers,
     /// Names of the trace, as recorded.
-    names: FxHashMap<i64, String>,
+    names: Texts,
     named: FxHashMap<i64, Named>,
 }
 
 impl Strings {
-    pub(super) fn read(trace: &Trace) -> Strings {
-        let mut names = FxHashMap::default();
-        let want = [Want { table: TableId::Names, columns: &["name_id", "name"] }];
-        trace.scan(&want, &Filter::default(), &mut |rows| {
-            let texts = rows.texts("name");
-            for (row, id) in rows.i64("name_id").iter().enumerate() {
-                names.entry(*id).or_insert_with(|| texts.get(row).to_owned());
-            }
-        });
-        Strings { numbers: FxHashMap::default(), names, named: FxHashMap::default() }
+    pub(super) fn read(trace: &Trace) -> io::Result<Strings> {
+        let names = trace.every_name(str::to_owned)?;
+        Ok(Strings { numbers: Numbers::default(), names, named: FxHashMap::default() })
     }
 
     /// A name of the trace, as recorded.
-    pub(super) fn text(&self, name_id: i64) -> &str {
-        self.names.get(&name_id).map_or("(name not known)", String::as_str)
+    pub(super) fn text(&self, name_id: i64) -> io::Result<Rc<str>> {
+        Ok(self.names.get(name_id)?.unwrap_or_else(|| "(name not known)".into()))
     }
 
     /// A name that there is.
-    pub(super) fn known(&self, name_id: i64) -> Option<&str> {
-        if name_id == NO_NAME { None } else { self.names.get(&name_id).map(String::as_str) }
+    pub(super) fn known(&self, name_id: i64) -> io::Result<Option<Rc<str>>> {
+        if name_id == NO_NAME { Ok(None) } else { self.names.get(name_id) }
     }
 
     /// Adds a name to the trace's. Whether it is new.
-    pub(super) fn learn(&mut self, name_id: i64, text: &str) -> bool {
-        self.names.insert(name_id, text.to_owned()).is_none()
+    pub(super) fn learn(&mut self, name_id: i64, text: &str) -> io::Result<bool> {
+        let is_new = self.names.get(name_id)?.is_none();
+        self.names.insert(name_id, text.into())?;
+        Ok(is_new)
     }
 
     /// The number of a text, which is written when it is new.
     pub(super) fn number(&mut self, to: &mut Database, text: &str) -> io::Result<i64> {
-        if let Some(number) = self.numbers.get(text) {
-            return Ok(*number);
+        let (number, is_new) = self.numbers.of(text)?;
+        if is_new {
+            to.insert(&STRINGS, &[number.into(), text.into()])?;
         }
-        let number = self.numbers.len() as i64 + 1;
-        to.insert(&STRINGS, &[number.into(), text.into()])?;
-        self.numbers.insert(text.into(), number);
         Ok(number)
     }
 
@@ -69,13 +66,16 @@ impl Strings {
         if let Some(named) = self.named.get(&name_id) {
             return Ok(*named);
         }
-        let mangled = self.text(name_id).to_owned();
+        let mangled = self.text(name_id)?;
         let demangled = full_name(&mangled);
         let named = Named {
             short: self.number(to, short(&demangled))?,
             demangled: self.number(to, &demangled)?,
             mangled: self.number(to, &mangled)?,
         };
+        if self.named.len() >= MOST_NAMED {
+            self.named.clear();
+        }
         self.named.insert(name_id, named);
         Ok(named)
     }

@@ -61,7 +61,7 @@ impl Export<'_> {
         let shape = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"].map(|name| rows.ints(name));
         for row in 0..rows.len {
             let place = works.cells(row, self);
-            if self.strings.known(name[row]) == Some(WHOLE_GRAPH) {
+            if self.strings.known(name[row])?.as_deref() == Some(WHOLE_GRAPH) {
                 self.event(&GRAPH_TRACE, &place[..7])?;
                 continue;
             }

@@ -61,7 +61,12 @@ fn drawn(
     lines.truncate(STACKS);
     let stack = |line: &&Line| {
         let process = frames.number(sums.programs[line.program].name.clone());
-        let inwards = sums.frames(line).into_iter().rev().map(|frame| frames.number(frame_text(&frame)));
+        let inwards = sums
+            .frames(line)
+            .expect("the facts have them")
+            .into_iter()
+            .rev()
+            .map(|frame| frames.number(frame_text(&frame)));
         let numbers: Vec<i64> = [process].into_iter().chain(inwards.collect::<Vec<_>>()).map(|n| n as i64).collect();
         [&[line.values[place]], numbers.as_slice()].concat()
     };

@@ -2,31 +2,45 @@
 //!
 //! The process is the outermost frame. A frame is a function with its file and line, where they are known.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::{Sums, name_of};
+use super::{Line, Sums, name_of};
 use crate::cli::ExportValue;
+use crate::spilled::Numbers;
 use crate::trace::Frame;
 
-/// The stacks with some of a value, each once.
-pub(super) fn lines(sums: &Sums<'_, '_>, value: ExportValue) -> BTreeMap<String, i64> {
+/// Writes the stacks with some of a value, each once, and says how many they are. Stacks of one text, which differ in what is not shown,
+/// are one: the sums are known before the first is written, and no text is kept.
+pub(super) fn write(sums: &Sums<'_, '_>, value: ExportValue, output: &mut impl Write) -> io::Result<usize> {
     let place = value.place();
-    let mut lines = BTreeMap::new();
-    for line in sums.lines.iter().filter(|line| line.values[place] > 0) {
-        let mut text = plain(&sums.programs[line.program].name);
-        for frame in sums.frames(line).iter().rev() {
-            text.push(';');
-            text.push_str(&plain(&frame_text(frame)));
+    let (mut texts, mut all) = (Numbers::default(), Vec::<i64>::new());
+    let lines = || sums.lines.iter().filter(|line| line.values[place] > 0);
+    for line in lines() {
+        match texts.of(text(sums, line)?.as_str())? {
+            (_, true) => all.push(line.values[place]),
+            (number, false) => all[number as usize - 1] += line.values[place],
         }
-        *lines.entry(text).or_default() += line.values[place];
     }
-    lines
+    let mut written = 0;
+    for line in lines() {
+        let text = text(sums, line)?;
+        // They have their numbers in the order in which they come.
+        if texts.of(text.as_str())?.0 as usize == written + 1 {
+            writeln!(output, "{text} {}", all[written])?;
+            written += 1;
+        }
+    }
+    Ok(written)
 }
 
-/// Writes them.
-pub(super) fn write(lines: &BTreeMap<String, i64>, output: &mut impl Write) -> io::Result<()> {
-    lines.iter().try_for_each(|(stack, value)| writeln!(output, "{stack} {value}"))
+/// A stack from the process inwards.
+fn text(sums: &Sums<'_, '_>, line: &Line) -> io::Result<String> {
+    let mut text = plain(&sums.programs[line.program].name);
+    for frame in sums.frames(line)?.iter().rev() {
+        text.push(';');
+        text.push_str(&plain(&frame_text(frame)));
+    }
+    Ok(text)
 }
 
 pub(super) fn frame_text(frame: &Frame) -> String {

@@ -10,7 +10,6 @@ mod malloc;
 mod pprof;
 mod speedscope;
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
@@ -19,7 +18,7 @@ use super::Written;
 use super::output::Output;
 use crate::analysis::{Facts, Need};
 use crate::cli::{ExportAt, ExportOf, ExportValue};
-use crate::trace::{Filter, Frame, NO_STACK, Trace};
+use crate::trace::{Filter, Frame, NO_STACK, StackFrames, Trace};
 
 pub(crate) use flames::flames;
 
@@ -52,6 +51,8 @@ struct Line {
 /// Everything of one kind.
 struct Sums<'f, 't> {
     facts: &'f Facts<'t>,
+    /// Where frames are read; none: the facts have those of all stacks.
+    frames: Option<&'f StackFrames>,
     of: ExportOf,
     programs: Vec<Program>,
     lines: Vec<Line>,
@@ -59,8 +60,9 @@ struct Sums<'f, 't> {
 
 /// Writes a gzipped profile of pprof's, of all processes.
 pub(crate) fn pprof(trace: &Trace, filter: &Filter, file: &Path, of: ExportOf, at: ExportAt) -> io::Result<Written> {
-    let facts = Facts::gather(trace, filter, &[need(of)]);
-    let sums = Sums::of(&facts, of, at);
+    let facts = Facts::gather_without_lines(trace, filter, &[need(of)]);
+    let frames = trace.every_frame()?;
+    let sums = Sums { frames: Some(&frames), ..Sums::of(&facts, of, at) };
     finish(Output::gzipped(file)?, |output| pprof::write(&sums, at, output).map(|()| sums.lines.len()))
 }
 
@@ -72,9 +74,10 @@ pub(crate) fn folded(
     value: ExportValue,
     at: ExportAt,
 ) -> io::Result<Written> {
-    let facts = Facts::gather(trace, filter, &[need(value.of())]);
-    let lines = folded::lines(&Sums::of(&facts, value.of(), at), value);
-    finish(Output::create(file)?, |output| folded::write(&lines, output).map(|()| lines.len()))
+    let facts = Facts::gather_without_lines(trace, filter, &[need(value.of())]);
+    let frames = trace.every_frame()?;
+    let sums = Sums { frames: Some(&frames), ..Sums::of(&facts, value.of(), at) };
+    finish(Output::create(file)?, |output| folded::write(&sums, value, output))
 }
 
 /// Writes a file of speedscope's: a profile for each of these values and each process, of those that have some.
@@ -86,8 +89,10 @@ pub(crate) fn speedscope(
     at: ExportAt,
 ) -> io::Result<Written> {
     let wanted = || ALL.into_iter().filter(|of| values.iter().any(|value| value.of() == *of));
-    let facts = Facts::gather(trace, filter, &wanted().map(need).collect::<Vec<_>>());
-    let sums: Vec<Sums<'_, '_>> = wanted().map(|of| Sums::of(&facts, of, at)).collect();
+    let facts = Facts::gather_without_lines(trace, filter, &wanted().map(need).collect::<Vec<_>>());
+    let frames = trace.every_frame()?;
+    let sums = |of| Sums { frames: Some(&frames), ..Sums::of(&facts, of, at) };
+    let sums: Vec<Sums<'_, '_>> = wanted().map(sums).collect();
     finish(Output::create(file)?, |output| speedscope::write(&sums, values, output))
 }
 
@@ -139,7 +144,7 @@ impl<'f, 't> Sums<'f, 't> {
         };
         let mut lines: Vec<Line> = found.into_iter().filter_map(line).collect();
         lines.sort_by_key(|line| (line.program, line.stack_id, line.api_id));
-        Sums { facts, of, programs, lines }
+        Sums { facts, frames: None, of, programs, lines }
     }
 
     /// The program with most of a value, by its place among the kind's.
@@ -150,17 +155,20 @@ impl<'f, 't> Sums<'f, 't> {
     }
 
     /// The frames of a line, innermost first: at least one.
-    fn frames(&self, line: &Line) -> Vec<Cow<'f, Frame>> {
-        let named = |function: String| Cow::Owned(Frame { function, ..Frame::default() });
-        let mut frames: Vec<Cow<'f, Frame>> =
+    fn frames(&self, line: &Line) -> io::Result<Vec<Frame>> {
+        let named = |function: String| Frame { function, ..Frame::default() };
+        let mut frames: Vec<Frame> =
             line.api_id.map(|api_id| named(self.facts.names.full(api_id))).into_iter().collect();
         let called = frames.len();
-        frames.extend(self.facts.stacks.frames(line.stack_id).map(Cow::Borrowed));
+        match self.frames {
+            Some(known) => frames.extend(known.of(line.stack_id)?),
+            None => frames.extend(self.facts.stacks.frames(line.stack_id)),
+        }
         if frames.len() == called {
             let unknown = if line.stack_id == NO_STACK { "[no stack]" } else { "[lost stack]" };
             frames.push(named(unknown.to_owned()));
         }
-        frames
+        Ok(frames)
     }
 }
 

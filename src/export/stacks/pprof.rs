@@ -6,11 +6,10 @@
 
 use std::io::{self, Write};
 
-use rustc_hash::FxHashMap;
-
 use super::super::protobuf::Message;
 use super::{Sums, name_of};
 use crate::cli::{ExportAt, ExportOf};
+use crate::spilled::Numbers;
 use crate::trace::Frame;
 
 /// Fields of the messages, by their names in profile.proto.
@@ -29,57 +28,56 @@ mod field {
     pub(super) const DEFAULT_SAMPLE_TYPE: u32 = 14;
 }
 
-/// What a profile refers to by number.
-#[derive(Default)]
-struct Tables {
-    profile: Message,
-    texts: FxHashMap<String, i64>,
-    order: Vec<String>,
-    mappings: FxHashMap<String, i64>,
-    functions: FxHashMap<(String, String), i64>,
-    locations: FxHashMap<Frame, i64>,
+/// What a profile refers to by number, each of which is written when it is first referred to: fields of a message come in any order.
+struct Tables<'a, W> {
+    output: &'a mut W,
+    texts: Numbers,
+    mappings: Numbers,
+    functions: Numbers,
+    locations: Numbers,
 }
 
 /// Writes the profile.
 pub(super) fn write(sums: &Sums<'_, '_>, at: ExportAt, output: &mut impl Write) -> io::Result<()> {
-    let mut tables = Tables::default();
-    tables.text("");
+    let mut tables = Tables {
+        output,
+        texts: Numbers::default(),
+        mappings: Numbers::default(),
+        functions: Numbers::default(),
+        locations: Numbers::default(),
+    };
+    tables.text("")?;
     for value in sums.of.values() {
-        let value = tables.value_type(value.name(), value.unit());
-        tables.profile.part(field::SAMPLE_TYPE, value.bytes());
+        let value = tables.value_type(value.name(), value.unit())?;
+        tables.part(field::SAMPLE_TYPE, &value)?;
     }
     // The first library is what a profile is said to be of.
     if let Some(main) = sums.main(1) {
-        tables.mapping(&main.exe);
+        tables.mapping(&main.exe)?;
     }
     for line in &sums.lines {
-        let frames: Vec<i64> = sums.frames(line).iter().map(|frame| tables.location(frame)).collect();
+        let frames = sums.frames(line)?.iter().map(|frame| tables.location(frame)).collect::<io::Result<Vec<i64>>>()?;
         let program = &sums.programs[line.program];
         let mut sample = Message::default();
         sample.numbers(1, frames);
         sample.numbers(2, line.values.iter().copied());
-        sample.part(3, tables.label("process", Err(&program.name)).bytes());
-        sample.part(3, tables.label("pid", Ok(program.pid.into())).bytes());
-        tables.profile.part(field::SAMPLE, sample.bytes());
+        sample.part(3, tables.label("process", Err(&program.name))?.bytes());
+        sample.part(3, tables.label("pid", Ok(program.pid.into()))?.bytes());
+        tables.part(field::SAMPLE, &sample)?;
     }
-    let trace = sums.facts.trace;
-    tables.profile.number(field::TIME_NANOS, trace.began_ns());
+    let (trace, mut rest) = (sums.facts.trace, Message::default());
+    rest.number(field::TIME_NANOS, trace.began_ns());
     let duration = trace.ended_ns().map_or(0, |ended| ended.saturating_sub(trace.began_ns()));
-    tables.profile.number(field::DURATION_NANOS, duration);
+    rest.number(field::DURATION_NANOS, duration);
     let (what, unit, period) = match sums.of {
         ExportOf::Malloc => ("space", "bytes", sums.programs.iter().map(|program| program.sample_bytes).max()),
         _ => (sums.of.main_value().name(), sums.of.main_value().unit(), None),
     };
-    let period_type = tables.value_type(what, unit);
-    tables.profile.part(field::PERIOD_TYPE, period_type.bytes());
-    tables.profile.number(field::PERIOD, period.unwrap_or(1));
-    let comment = tables.text(comment(sums.of, at));
-    tables.profile.numbers(field::COMMENT, [comment]);
-    let default = tables.text(sums.of.main_value().name());
-    tables.profile.number(field::DEFAULT_SAMPLE_TYPE, default);
-    let order = std::mem::take(&mut tables.order);
-    order.iter().for_each(|text| tables.profile.part(field::STRING_TABLE, text.as_bytes()));
-    output.write_all(tables.profile.bytes())
+    rest.part(field::PERIOD_TYPE, tables.value_type(what, unit)?.bytes());
+    rest.number(field::PERIOD, period.unwrap_or(1));
+    rest.numbers(field::COMMENT, [tables.text(comment(sums.of, at))?]);
+    rest.number(field::DEFAULT_SAMPLE_TYPE, tables.text(sums.of.main_value().name())?);
+    tables.output.write_all(rest.bytes())
 }
 
 /// What whoever reads the profile must know of its values.
@@ -93,85 +91,86 @@ fn comment(of: ExportOf, at: ExportAt) -> &'static str {
     }
 }
 
-impl Tables {
-    /// The number of a text; that of the empty one is 0.
-    fn text(&mut self, text: &str) -> i64 {
-        if let Some(number) = self.texts.get(text) {
-            return *number;
+impl<W: Write> Tables<'_, W> {
+    /// Writes a message of the profile.
+    fn part(&mut self, field: u32, message: &Message) -> io::Result<()> {
+        let mut whole = Message::default();
+        whole.part(field, message.bytes());
+        self.output.write_all(whole.bytes())
+    }
+
+    /// The number of a text; that of the first, which is the empty one, is 0.
+    fn text(&mut self, text: &str) -> io::Result<i64> {
+        let (number, is_new) = self.texts.of(text)?;
+        if is_new {
+            let mut entry = Message::default();
+            entry.part(field::STRING_TABLE, text.as_bytes());
+            self.output.write_all(entry.bytes())?;
         }
-        let number = self.order.len() as i64;
-        self.order.push(text.to_owned());
-        self.texts.insert(text.to_owned(), number);
-        number
+        Ok(number - 1)
     }
 
-    fn value_type(&mut self, what: &str, unit: &str) -> Message {
+    fn value_type(&mut self, what: &str, unit: &str) -> io::Result<Message> {
         let mut message = Message::default();
-        message.number(1, self.text(what));
-        message.number(2, self.text(unit));
-        message
+        message.number(1, self.text(what)?);
+        message.number(2, self.text(unit)?);
+        Ok(message)
     }
 
-    fn label(&mut self, key: &str, value: Result<i64, &str>) -> Message {
+    fn label(&mut self, key: &str, value: Result<i64, &str>) -> io::Result<Message> {
         let mut label = Message::default();
-        label.number(1, self.text(key));
+        label.number(1, self.text(key)?);
         match value {
             Ok(number) => label.number(3, number),
-            Err(text) => label.number(2, self.text(text)),
+            Err(text) => label.number(2, self.text(text)?),
         }
-        label
+        Ok(label)
     }
 
-    fn location(&mut self, frame: &Frame) -> i64 {
-        if let Some(id) = self.locations.get(frame) {
-            return *id;
+    fn location(&mut self, frame: &Frame) -> io::Result<i64> {
+        let (id, is_new) = self.locations.of(frame)?;
+        if is_new {
+            let mut line = Message::default();
+            line.number(1, self.function(frame)?);
+            line.number(2, frame.line.unwrap_or(0).into());
+            let mut location = Message::default();
+            location.number(1, id);
+            location.number(2, self.mapping(&frame.module)?);
+            location.part(4, line.bytes());
+            self.part(field::LOCATION, &location)?;
         }
-        let id = self.locations.len() as i64 + 1;
-        self.locations.insert(frame.clone(), id);
-        let mut line = Message::default();
-        line.number(1, self.function(frame));
-        line.number(2, frame.line.unwrap_or(0).into());
-        let mut location = Message::default();
-        location.number(1, id);
-        location.number(2, self.mapping(&frame.module));
-        location.part(4, line.bytes());
-        self.profile.part(field::LOCATION, location.bytes());
-        id
+        Ok(id)
     }
 
-    fn function(&mut self, frame: &Frame) -> i64 {
-        let key = (name_of(frame), frame.file.clone());
-        if let Some(id) = self.functions.get(&key) {
-            return *id;
+    fn function(&mut self, frame: &Frame) -> io::Result<i64> {
+        let name = name_of(frame);
+        let (id, is_new) = self.functions.of(&(&name, &frame.file))?;
+        if is_new {
+            let (name, file) = (self.text(&name)?, self.text(&frame.file)?);
+            let mut function = Message::default();
+            // Its name as people read it, and as the linker does, of which only the first is in a trace.
+            for (field, value) in [(1, id), (2, name), (3, name), (4, file)] {
+                function.number(field, value);
+            }
+            self.part(field::FUNCTION, &function)?;
         }
-        let id = self.functions.len() as i64 + 1;
-        let (name, file) = (self.text(&key.0), self.text(&key.1));
-        self.functions.insert(key, id);
-        let mut function = Message::default();
-        // Its name as people read it, and as the linker does, of which only the first is in a trace.
-        for (field, value) in [(1, id), (2, name), (3, name), (4, file)] {
-            function.number(field, value);
-        }
-        self.profile.part(field::FUNCTION, function.bytes());
-        id
+        Ok(id)
     }
 
     /// The number of a library; 0 for Python and for code that lies in none.
-    fn mapping(&mut self, module: &str) -> i64 {
+    fn mapping(&mut self, module: &str) -> io::Result<i64> {
         if module.is_empty() {
-            return 0;
+            return Ok(0);
         }
-        if let Some(id) = self.mappings.get(module) {
-            return *id;
+        let (id, is_new) = self.mappings.of(module)?;
+        if is_new {
+            let mut mapping = Message::default();
+            mapping.number(1, id);
+            mapping.number(5, self.text(module)?);
+            // Functions, files, lines and inlined frames are there: pprof need not look for the library.
+            (7..=10).for_each(|field| mapping.number(field, 1));
+            self.part(field::MAPPING, &mapping)?;
         }
-        let id = self.mappings.len() as i64 + 1;
-        self.mappings.insert(module.to_owned(), id);
-        let mut mapping = Message::default();
-        mapping.number(1, id);
-        mapping.number(5, self.text(module));
-        // Functions, files, lines and inlined frames are there: pprof need not look for the library.
-        (7..=10).for_each(|field| mapping.number(field, 1));
-        self.profile.part(field::MAPPING, mapping.bytes());
-        id
+        Ok(id)
     }
 }

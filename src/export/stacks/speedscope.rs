@@ -5,20 +5,22 @@
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
+use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::output::quoted;
 use super::{Line, Program, Sums, name_of};
 use crate::cli::ExportValue;
+use crate::spilled::{Numbers, Spilled};
 use crate::trace::Frame;
 
 /// Frames by number, as the file has them.
 #[derive(Default)]
 struct Frames {
-    numbers: FxHashMap<Frame, usize>,
-    all: Vec<Value>,
+    numbers: Numbers,
+    all: Spilled<Rc<str>>,
+    last: i64,
 }
 
 /// Writes the profiles that have something. How many stacks they have.
@@ -54,9 +56,12 @@ pub(super) fn write(all: &[Sums<'_, '_>], values: &[ExportValue], output: &mut i
         // It opens no file without a profile.
         output.write_all(b"\n{\"type\":\"sampled\",\"name\":\"nothing is known by stack\",\"unit\":\"none\",\"startValue\":0,\"endValue\":0,\"samples\":[],\"weights\":[]}")?;
     }
-    output.write_all(b"],\n\"shared\":{\"frames\":")?;
-    serde_json::to_writer(&mut *output, &frames.all)?;
-    output.write_all(b"}}\n")?;
+    output.write_all(b"],\n\"shared\":{\"frames\":[")?;
+    for number in 1..=frames.last {
+        output.write_all(if number == 1 { b"" } else { b"," })?;
+        output.write_all(frames.all.get(number)?.as_deref().unwrap_or("{}").as_bytes())?;
+    }
+    output.write_all(b"]}}\n")?;
     Ok(stacks)
 }
 
@@ -82,7 +87,8 @@ fn samples(
 ) -> io::Result<()> {
     output.write_all(b"\"samples\":[")?;
     for (n, line) in lines.iter().enumerate() {
-        let stack: Vec<usize> = sums.frames(line).iter().rev().map(|frame| frames.number(frame)).collect();
+        let stack =
+            sums.frames(line)?.iter().rev().map(|frame| frames.number(frame)).collect::<io::Result<Vec<i64>>>()?;
         output.write_all(if n == 0 { b"" } else { b"," })?;
         serde_json::to_writer(&mut *output, &stack)?;
     }
@@ -92,21 +98,22 @@ fn samples(
 }
 
 impl Frames {
-    fn number(&mut self, frame: &Frame) -> usize {
-        if let Some(number) = self.numbers.get(frame) {
-            return *number;
+    /// From 0 on.
+    fn number(&mut self, frame: &Frame) -> io::Result<i64> {
+        let (number, is_new) = self.numbers.of(frame)?;
+        if is_new {
+            // A library stands for a source that is not known.
+            let file = if frame.file.is_empty() { &frame.module } else { &frame.file };
+            let mut object = json!({ "name": name_of(frame) });
+            if !file.is_empty() {
+                object["file"] = file.as_str().into();
+            }
+            if let Some(line) = frame.line {
+                object["line"] = line.into();
+            }
+            self.all.insert(number, object.to_string().into())?;
+            self.last = number;
         }
-        // A library stands for a source that is not known.
-        let file = if frame.file.is_empty() { &frame.module } else { &frame.file };
-        let mut object = json!({ "name": name_of(frame) });
-        if !file.is_empty() {
-            object["file"] = file.as_str().into();
-        }
-        if let Some(line) = frame.line {
-            object["line"] = line.into();
-        }
-        self.numbers.insert(frame.clone(), self.all.len());
-        self.all.push(object);
-        self.all.len() - 1
+        Ok(number - 1)
     }
 }

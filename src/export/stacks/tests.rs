@@ -209,7 +209,11 @@ fn waits_and_calls_are_summed_by_stack_and_called_function() {
     let trace = recorded.open();
     let text = |value| {
         let write = |file: &Path| folded(&trace, &Filter::default(), file, value, ExportAt::End);
-        String::from_utf8(written(write, "waits").0).unwrap()
+        // They come as the sums do.
+        let mut lines =
+            String::from_utf8(written(write, "waits").0).unwrap().lines().map(str::to_owned).collect::<Vec<_>>();
+        lines.sort();
+        lines.into_iter().map(|line| line + "\n").collect::<String>()
     };
     assert_eq!(text(ExportValue::WaitTime), WAITS);
     let counts: Vec<String> =

@@ -14,11 +14,10 @@ use std::sync::{Arc, LazyLock};
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StringBuilder};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use gputrace_collectors::schema::{TABLES, TableId};
-use rustc_hash::FxHashMap;
 
-use super::{Written, full_names};
+use super::Written;
 use crate::new_file::{Unfinished, name_all};
-use crate::trace::{Filter, Rows, Trace, Want};
+use crate::trace::{Filter, Rows, Texts, Trace, Want, full_name};
 
 /// How a table is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +87,7 @@ impl<'a> Folder<'a> {
     }
 
     fn whole(&mut self, trace: &Trace, filter: &Filter) -> io::Result<()> {
-        let names = full_names(trace);
+        let names = trace.every_name(full_name)?;
         // What they describe was there before the span that is kept.
         let always = Filter { processes: filter.processes.clone(), ..Filter::default() };
         for table in TABLES {
@@ -178,7 +177,7 @@ fn describes(table: TableId) -> bool {
 }
 
 /// The rows with the texts of their names.
-fn batch(rows: &Rows, names: &FxHashMap<i64, String>) -> io::Result<RecordBatch> {
+fn batch(rows: &Rows, names: &Texts) -> io::Result<RecordBatch> {
     let table = rows.table.table();
     let (mut fields, mut arrays) = (Vec::new(), Vec::<ArrayRef>::new());
     for column in table.columns {
@@ -189,7 +188,9 @@ fn batch(rows: &Rows, names: &FxHashMap<i64, String>) -> io::Result<RecordBatch>
         let text = NAMED.iter().find(|(id, _)| *id == column.name && rows.table != TableId::Names);
         if let (Some((_, text)), Some(ids)) = (text, array.as_primitive_opt::<Int64Type>()) {
             let mut texts = StringBuilder::new();
-            ids.iter().for_each(|id| texts.append_option(id.and_then(|id| names.get(&id))));
+            for id in ids {
+                texts.append_option(id.map_or(Ok(None), |id| names.get(id))?);
+            }
             fields.push(Field::new(*text, DataType::Utf8, true));
             arrays.push(Arc::new(texts.finish()));
         }

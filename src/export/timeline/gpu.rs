@@ -72,7 +72,7 @@ pub(super) fn kernels(rows: &Rows, texts: &Texts, to: &mut Limited<'_>) -> io::R
         }
         let known = known.iter().filter(|(_, values)| values[row] >= 0);
         args.extend(known.map(|(name, values)| (*name, Arg::Int(values[row].into()))));
-        to.slice(works.slice(row, texts.name(name[row]), "kernel", args))?;
+        to.slice(works.slice(row, &texts.name(name[row])?, "kernel", args))?;
     }
     Ok(())
 }

@@ -83,9 +83,8 @@ pub(super) fn calls(rows: &Rows, texts: &Texts, to: &mut Limited<'_>) -> io::Res
     let causes = matches!(rows.table, TableId::Launches | TableId::Transfers);
     for row in 0..rows.len {
         let mut args = Vec::with_capacity(8);
-        if let Some(kernel) = texts.known(kernel[row]) {
-            args.push(("kernel", Arg::Text(kernel)));
-        }
+        let (name, kernel) = (texts.name(api[row])?, texts.known(kernel[row])?);
+        args.extend(kernel.as_deref().map(|kernel| ("kernel", Arg::Text(kernel))));
         let shape = [grid.get(row), block.get(row)].map(|(x, y, z)| format!("{x} {y} {z}"));
         if grid.get(row).0 > 0 {
             args.push(("grid", Arg::Text(&shape[0])));
@@ -106,13 +105,13 @@ pub(super) fn calls(rows: &Rows, texts: &Texts, to: &mut Limited<'_>) -> io::Res
         if result[row] != 0 {
             args.push(("result", Arg::Int(result[row].into())));
         }
-        let whole = texts.stacks.whole(stack[row]);
+        let whole = texts.stacks.whole(stack[row])?;
         args.extend(whole.as_deref().map(|text| ("stack", Arg::Text(text))));
         to.slice(Slice {
             track: Track::Thread(process[row], tid[row]),
             start_ns: start[row],
             length_ns: Some(length[row].max(0)),
-            name: texts.name(api[row]),
+            name: &name,
             category: category(rows.table),
             flow: if causes && call[row] >= 0 { Flow::Begins(process[row], call[row]) } else { Flow::None },
             args,
@@ -137,7 +136,8 @@ pub(super) fn ranges(rows: &Rows, texts: &Texts, to: &mut Limited<'_>) -> io::Re
             to.done.open_ranges += 1;
             continue;
         }
-        let mut args: Vec<_> = texts.known(domain[row]).map(|text| ("domain", Arg::Text(text))).into_iter().collect();
+        let (name, of) = (texts.name(name[row])?, texts.known(domain[row])?);
+        let mut args: Vec<_> = of.as_deref().map(|text| ("domain", Arg::Text(text))).into_iter().collect();
         if payload[row] != 0 {
             args.push(("payload", Arg::Int(payload[row])));
         }
@@ -148,7 +148,7 @@ pub(super) fn ranges(rows: &Rows, texts: &Texts, to: &mut Limited<'_>) -> io::Re
             },
             start_ns: start[row],
             length_ns: (kind != "mark").then(|| (end[row] - start[row]).max(0)),
-            name: texts.name(name[row]),
+            name: &name,
             category: "range",
             flow: Flow::None,
             args,
@@ -164,19 +164,20 @@ pub(super) fn waits(rows: &Rows, texts: &Texts, to: &mut Limited<'_>) -> io::Res
     let (fd, bytes, errno) = (rows.i32_or("fd", -1), rows.i64_or("bytes", -1), rows.i32_or("errno", 0));
     let stack = rows.i64_or("stack_id", NO_STACK);
     for row in 0..rows.len {
+        let name = texts.name(api[row])?;
         let mut args = vec![("kind", Arg::Text(kind.get(row)))];
         let numbers = [("fd", i64::from(fd[row])), ("bytes", bytes[row])];
         args.extend(numbers.into_iter().filter(|(_, of)| *of >= 0).map(|(name, of)| (name, Arg::Int(of))));
         if errno[row] != 0 {
             args.push(("errno", Arg::Int(errno[row].into())));
         }
-        let whole = texts.stacks.whole(stack[row]);
+        let whole = texts.stacks.whole(stack[row])?;
         args.extend(whole.as_deref().map(|text| ("stack", Arg::Text(text))));
         to.slice(Slice {
             track: Track::Waits(process[row], tid[row]),
             start_ns: start[row],
             length_ns: Some(length[row].max(0)),
-            name: texts.name(api[row]),
+            name: &name,
             category: "os_wait",
             flow: Flow::None,
             args,

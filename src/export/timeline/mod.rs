@@ -10,11 +10,11 @@ mod host;
 mod places;
 
 use std::io;
+use std::rc::Rc;
 
 use gputrace_collectors::schema::TableId;
-use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::trace::{Filter, NO_NAME, Rows, Sites, Trace, Want, full_name};
+use crate::trace::{self, Filter, NO_NAME, Rows, Stacks, Trace, Want, full_name};
 use counts::Counts;
 pub(super) use first::First;
 pub(super) use places::Places;
@@ -110,36 +110,23 @@ pub(super) struct Done {
 }
 
 /// Names and stacks behind ids.
+#[derive(Default)]
 struct Texts {
-    names: FxHashMap<i64, String>,
-    stacks: Sites,
+    names: trace::Texts,
+    stacks: Stacks,
 }
 
 impl Texts {
-    fn read(trace: &Trace) -> Texts {
-        let (mut names, mut ids) = (FxHashMap::default(), FxHashSet::default());
-        let want = [
-            Want { table: TableId::Names, columns: &["name_id", "name"] },
-            Want { table: TableId::Stacks, columns: &["stack_id"] },
-        ];
-        trace.scan(&want, &Filter::default(), &mut |rows| match rows.table {
-            TableId::Names => {
-                let texts = rows.texts("name");
-                for (row, id) in rows.i64("name_id").iter().enumerate() {
-                    names.entry(*id).or_insert_with(|| full_name(texts.get(row)));
-                }
-            }
-            _ => ids.extend(rows.i64("stack_id").iter().copied()),
-        });
-        Texts { names, stacks: trace.sites(&ids) }
+    fn read(trace: &Trace) -> io::Result<Texts> {
+        Ok(Texts { names: trace.every_name(full_name)?, stacks: trace.every_stack()? })
     }
 
-    fn name(&self, id: i64) -> &str {
-        self.names.get(&id).map_or("(name not known)", String::as_str)
+    fn name(&self, id: i64) -> io::Result<Rc<str>> {
+        Ok(self.names.get(id)?.unwrap_or_else(|| "(name not known)".into()))
     }
 
-    fn known(&self, id: i64) -> Option<&str> {
-        if id == NO_NAME { None } else { self.names.get(&id).map(String::as_str) }
+    fn known(&self, id: i64) -> io::Result<Option<Rc<str>>> {
+        if id == NO_NAME { Ok(None) } else { self.names.get(id) }
     }
 }
 
@@ -147,14 +134,13 @@ impl Texts {
 pub(super) fn first(trace: &Trace, filter: &Filter, most: Option<u64>) -> Option<First> {
     let mut finder = first::Finder::new(most?);
     // Nobody looks at names.
-    let texts = Texts { names: FxHashMap::default(), stacks: trace.sites(&FxHashSet::default()) };
-    scanned(trace, filter, &texts, None, &mut finder).expect("nothing here fails to be written");
+    scanned(trace, filter, &Texts::default(), None, &mut finder).expect("nothing here fails to be written");
     finder.found()
 }
 
 /// Writes what the filter keeps of a trace, of that what is among the first ones where these are given.
 pub(super) fn write(trace: &Trace, filter: &Filter, first: Option<&First>, sink: &mut dyn Sink) -> io::Result<Done> {
-    scanned(trace, filter, &Texts::read(trace), first, sink)
+    scanned(trace, filter, &Texts::read(trace)?, first, sink)
 }
 
 fn scanned(

@@ -76,8 +76,9 @@ class Search {
       if (after > 0 && nearer(track, bar, best)) best = { track, bar };
       if (nearer(track, bar, first)) first = { track, bar };
     });
+    // Who is told of the bar that is selected has the matches told again.
     if (best || first) this.reach(best || first);
-    this.tell();
+    else this.tell();
   }
 
   /** Selects a match, and shows so little time around it that it can be seen. */

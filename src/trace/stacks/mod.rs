@@ -1,14 +1,15 @@
 //! Stacks behind ids, and the one line of each that a report names. A frame is kept once, however many stacks have it.
 
+mod held;
 mod site;
 
-use std::collections::BTreeMap;
-
 use gputrace_collectors::schema::TableId;
-use rustc_hash::{FxHashMap, FxHashSet};
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-use super::names::{full_name, printable};
+use super::names::printable;
 use super::{Filter, Trace, Want};
+use held::{Frames, Told};
 pub(crate) use site::Site;
 use site::{Sources, site};
 
@@ -18,9 +19,9 @@ pub(crate) const NO_STACK: i64 = -1;
 /// The stacks that a report needs, and their sites.
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
-    sites: FxHashMap<i64, Site>,
-    stacks: FxHashMap<i64, Vec<u32>>,
-    frames: Vec<Frame>,
+    sites: Places,
+    stacks: FxHashMap<i64, Box<[u32]>>,
+    frames: Frames,
 }
 
 /// A frame of a stack.
@@ -40,31 +41,10 @@ pub(crate) struct Frame {
     pub(crate) address: Option<i64>,
 }
 
-/// Frames by number.
-#[derive(Default)]
-struct Frames {
-    /// By what stands in the table, where functions are mangled.
-    numbers: FxHashMap<Frame, u32>,
-    all: Vec<Frame>,
-}
-
-impl Frames {
-    fn number(&mut self, mangled: Frame) -> u32 {
-        if let Some(number) = self.numbers.get(&mangled) {
-            return *number;
-        }
-        let number = self.all.len() as u32;
-        let function = if mangled.python { printable(&mangled.function) } else { full_name(&mangled.function) };
-        self.all.push(Frame { function, ..mangled.clone() });
-        self.numbers.insert(mangled, number);
-        number
-    }
-}
-
 impl Trace {
     /// Reads the stacks with these ids and no others.
     pub(crate) fn sites(&self, ids: &FxHashSet<i64>) -> Sites {
-        let (mut frames, mut found) = (Frames::default(), FxHashMap::<i64, BTreeMap<i32, u32>>::default());
+        let (mut frames, mut found) = (Frames::default(), FxHashMap::<i64, Vec<(i32, u32)>>::default());
         let columns = &["stack_id", "depth", "language", "function", "file", "line", "module", "offset"];
         self.scan(&[Want { table: TableId::Stacks, columns }], &Filter::default(), &mut |rows| {
             let (id, depth) = (rows.i64_or("stack_id", NO_STACK), rows.i32_or("depth", 0));
@@ -72,26 +52,50 @@ impl Trace {
             let (line, module) = (rows.i32_or("line", 0), rows.texts("module"));
             let offset = rows.i64_or("offset", -1);
             for row in (0..rows.len).filter(|row| ids.contains(&id[*row])) {
-                found.entry(id[row]).or_default().entry(depth[row]).or_insert_with(|| {
-                    frames.number(Frame {
-                        python: language.get(row) == "python",
-                        function: function.get(row).to_owned(),
-                        file: file.get(row).to_owned(),
-                        line: Some(line[row]).filter(|line| *line > 0),
-                        module: module.get(row).to_owned(),
-                        address: Some(offset[row]).filter(|at| *at >= 0 && function.get(row).is_empty()),
-                    })
+                let stack = found.entry(id[row]).or_default();
+                // Of a depth that is told again the first counts.
+                if stack.iter().any(|(known, _)| *known == depth[row]) {
+                    continue;
+                }
+                let number = frames.number(&Told {
+                    python: language.get(row) == "python",
+                    function: function.get(row),
+                    file: file.get(row),
+                    line: Some(line[row]).filter(|line| *line > 0),
+                    module: module.get(row),
+                    address: Some(offset[row]).filter(|at| *at >= 0 && function.get(row).is_empty()),
                 });
+                stack.push((depth[row], number));
             }
         });
-        let stacks: FxHashMap<i64, Vec<u32>> =
-            found.into_iter().map(|(id, stack)| (id, stack.into_values().collect())).collect();
-        let mut sources = Sources::new(self.began_ns());
-        let sites = stacks.iter().filter_map(|(id, numbers)| {
-            let frames: Vec<&Frame> = numbers.iter().map(|number| &frames.all[*number as usize]).collect();
-            Some((*id, site(&frames, &mut sources)?))
+        frames.seal();
+        let (mut sources, mut sites) = (Sources::new(self.began_ns()), Places::default());
+        let stacks = found.into_iter().map(|(id, mut stack)| {
+            stack.sort_unstable();
+            let of_stack: Vec<Frame> = stack.iter().map(|(_, number)| frames.get(*number)).collect();
+            sites.add(id, site(&of_stack.iter().collect::<Vec<_>>(), &mut sources));
+            (id, stack.into_iter().map(|(_, number)| number).collect())
         });
-        Sites { sites: sites.collect(), stacks, frames: frames.all }
+        Sites { stacks: stacks.collect(), sites, frames }
+    }
+}
+
+/// The site of each stack: many stacks have one line.
+#[derive(Debug, Default)]
+struct Places {
+    by_stack: FxHashMap<i64, u32>,
+    all: IndexSet<Site, FxBuildHasher>,
+}
+
+impl Places {
+    fn add(&mut self, stack_id: i64, site: Option<Site>) {
+        if let Some(site) = site {
+            self.by_stack.insert(stack_id, self.all.insert_full(site).0 as u32);
+        }
+    }
+
+    fn get(&self, stack_id: i64) -> Option<&Site> {
+        self.all.get_index(*self.by_stack.get(&stack_id)? as usize)
     }
 }
 
@@ -113,18 +117,18 @@ impl SiteFinder {
 impl Sites {
     /// The site of a stack, if it is known.
     pub(crate) fn get(&self, stack_id: i64) -> Option<&Site> {
-        self.sites.get(&stack_id)
+        self.sites.get(stack_id)
     }
 
     /// The frames of a stack, innermost first.
-    pub(crate) fn frames(&self, stack_id: i64) -> impl Iterator<Item = &Frame> {
-        let numbers = self.stacks.get(&stack_id).map_or(&[][..], Vec::as_slice);
-        numbers.iter().map(|number| &self.frames[*number as usize])
+    pub(crate) fn frames(&self, stack_id: i64) -> impl Iterator<Item = Frame> {
+        let numbers = self.stacks.get(&stack_id).map_or(&[][..], |numbers| numbers);
+        numbers.iter().map(|number| self.frames.get(*number))
     }
 
     /// All of a stack as one text, innermost first: `step /u/train.py:44 < main /u/train.py:90 < start (libc.so.6)`.
     pub(crate) fn whole(&self, stack_id: i64) -> Option<String> {
-        let frames: Vec<String> = self.frames(stack_id).map(Frame::text).collect();
+        let frames: Vec<String> = self.frames(stack_id).map(|frame| frame.text()).collect();
         (!frames.is_empty()).then(|| frames.join(" < "))
     }
 }
@@ -138,13 +142,17 @@ impl Frame {
 
     /// `main /u/train.py:90`, `start (libc.so.6)`.
     fn text(&self) -> String {
-        let place = if self.file.is_empty() { &self.module } else { &self.file };
-        let function = if self.function.is_empty() { "?" } else { self.function.as_str() };
-        match (self.line, place.rsplit('/').next().unwrap_or_default()) {
-            (_, "") => function.to_owned(),
-            (Some(line), _) => format!("{function} {}:{line}", printable(place)),
-            (None, name) => format!("{function} ({})", printable(name)),
-        }
+        frame_text(&self.function, if self.file.is_empty() { &self.module } else { &self.file }, self.line)
+    }
+}
+
+/// `main /u/train.py:90`, `start (libc.so.6)`: of the function as it is shown, and the source or, where that is not known, the library.
+pub(super) fn frame_text(function: &str, place: &str, line: Option<i32>) -> String {
+    let function = if function.is_empty() { "?" } else { function };
+    match (line, place.rsplit('/').next().unwrap_or_default()) {
+        (_, "") => function.to_owned(),
+        (Some(line), _) => format!("{function} {}:{line}", printable(place)),
+        (None, name) => format!("{function} ({})", printable(name)),
     }
 }
 

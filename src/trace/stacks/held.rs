@@ -1,0 +1,98 @@
+//! Frames of many stacks in little memory: each text once, a frame as numbers of texts, a stack as numbers of frames.
+//!
+//! A hundred thousand stacks have as many frames of their own, whose paths and functions are mostly those of others: 46 bytes a frame beside
+//! its texts, where one with texts of its own takes 250.
+
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use super::Frame;
+use crate::trace::names::{full_name, printable};
+
+/// Functions whose names as shown are kept meanwhile.
+const SHOWN: usize = 10_000;
+
+/// A frame, with texts as numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Held {
+    python: bool,
+    line: Option<i32>,
+    function: u32,
+    file: u32,
+    module: u32,
+    address: Option<i64>,
+}
+
+/// Frames by number.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    texts: IndexSet<Box<str>, FxBuildHasher>,
+    all: IndexSet<Held, FxBuildHasher>,
+    /// Numbers of functions as shown, by what stands in the table, where they are mangled: native ones, and Python's.
+    shown: [FxHashMap<Box<str>, u32>; 2],
+}
+
+/// What a table says of a frame.
+pub(super) struct Told<'a> {
+    pub(super) python: bool,
+    /// As it stands there, mangled.
+    pub(super) function: &'a str,
+    pub(super) file: &'a str,
+    pub(super) line: Option<i32>,
+    pub(super) module: &'a str,
+    pub(super) address: Option<i64>,
+}
+
+impl Frames {
+    /// The number of a frame.
+    pub(super) fn number(&mut self, of: &Told<'_>) -> u32 {
+        let function = self.function(of.python, of.function);
+        let [file, module] = [of.file, of.module].map(|text| self.text(text));
+        let held = Held { python: of.python, line: of.line, function, file, module, address: of.address };
+        self.all.insert_full(held).0 as u32
+    }
+
+    fn function(&mut self, python: bool, mangled: &str) -> u32 {
+        if let Some(number) = self.shown[usize::from(python)].get(mangled) {
+            return *number;
+        }
+        let number = self.text(&if python { printable(mangled) } else { full_name(mangled) });
+        let shown = &mut self.shown[usize::from(python)];
+        if shown.len() >= SHOWN {
+            shown.clear();
+        }
+        shown.insert(mangled.into(), number);
+        number
+    }
+
+    fn text(&mut self, text: &str) -> u32 {
+        match self.texts.get_index_of(text) {
+            Some(number) => number as u32,
+            None => self.texts.insert_full(text.into()).0 as u32,
+        }
+    }
+
+    /// A frame with its texts.
+    pub(super) fn get(&self, number: u32) -> Frame {
+        let Some(held) = self.all.get_index(number as usize) else { return Frame::default() };
+        let text = |number: u32| self.texts.get_index(number as usize).map_or(String::new(), |text| text.to_string());
+        Frame {
+            python: held.python,
+            function: text(held.function),
+            file: text(held.file),
+            line: held.line,
+            module: text(held.module),
+            address: held.address,
+        }
+    }
+
+    /// Nothing more comes: what only that needed goes.
+    pub(super) fn seal(&mut self) {
+        self.shown = Default::default();
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+}
