@@ -214,7 +214,7 @@ impl OnDisk {
             }
             for (class, count) in &mut process.accounting {
                 let (rows, culled) = kept.get(class.as_str()).copied().unwrap_or_default();
-                lost += correct(count, rows, culled);
+                lost += correct(count, rows, culled, process.running);
             }
             process.balanced = process.accounting.values().all(Count::is_balanced);
         }
@@ -231,7 +231,6 @@ impl OnDisk {
             let Some(count) = process.accounting.get_mut(class.name()) else { continue };
             let all = count.kept() + count.left_out + count.dropped + count.sampled_out;
             let more = most.saturating_sub(all);
-            count.seen += more;
             // Of what is drawn most leave no event. Else they were read, and their rows are there or lost.
             let to = if DRAWN.contains(&class) { &mut count.sampled_out } else { &mut count.recorded };
             *to += more;
@@ -239,15 +238,21 @@ impl OnDisk {
     }
 }
 
-fn correct(count: &mut Count, rows: u64, culled: u64) -> u64 {
+/// `running`: the account is of a moment when the process ran. Events that it had seen and not yet read then came to the disk since,
+/// or are lost.
+fn correct(count: &mut Count, rows: u64, culled: u64, running: bool) -> u64 {
     let kept = rows + culled;
     let found = count.found_again(kept);
     count.left_out -= found;
-    let told = count.kept() + found;
-    count.seen += kept.saturating_sub(told);
-    let lost = told.saturating_sub(kept);
-    count.dropped += lost;
+    let mut lost = (count.kept() + found).saturating_sub(kept);
     (count.recorded, count.culled) = (rows, culled);
+    let others = count.left_out + count.dropped + count.sampled_out + count.in_flight + count.abandoned;
+    let told = kept + others + lost;
+    if running {
+        lost += count.seen.saturating_sub(told);
+    }
+    count.dropped += lost;
+    count.seen = count.seen.max(kept + others + lost);
     lost
 }
 
@@ -272,7 +277,7 @@ mod tests {
         let told = Count { seen: 10, recorded: 8, dropped: 1, in_flight: 1, ..Count::default() };
         let with = |rows, culled| {
             let mut count = told;
-            let lost = correct(&mut count, rows, culled);
+            let lost = correct(&mut count, rows, culled, true);
             assert!(count.is_balanced(), "{count:?}");
             (count.seen, count.recorded, count.culled, count.dropped, lost)
         };
@@ -281,9 +286,24 @@ mod tests {
         assert_eq!(with(11, 0), (13, 11, 0, 1, 0));
         // What waited for a moment worth keeping, and was written when that came.
         let mut count = Count { seen: 100, recorded: 8, left_out: 90, dropped: 2, ..Count::default() };
-        assert_eq!((correct(&mut count, 50, 0), count.left_out, count.seen), (0, 48, 100));
+        assert_eq!((correct(&mut count, 50, 0, true), count.left_out, count.seen), (0, 48, 100));
         assert!(count.is_balanced(), "{count:?}");
-        assert_eq!((correct(&mut count, 110, 0), count.left_out, count.seen), (0, 0, 112));
+        assert_eq!((correct(&mut count, 110, 0, true), count.left_out, count.seen), (0, 0, 112));
         assert!(count.is_balanced(), "{count:?}");
+    }
+
+    #[test]
+    fn what_an_account_had_seen_and_not_read_is_on_the_disk_or_lost() {
+        let of = |rows, running| {
+            let mut count = Count { seen: 100, recorded: 80, in_flight: 1, ..Count::default() };
+            let lost = correct(&mut count, rows, 0, running);
+            (count.seen, count.dropped, lost, count.is_balanced())
+        };
+        assert_eq!(of(80, true), (100, 19, 19, true));
+        assert_eq!(of(99, true), (100, 0, 0, true));
+        assert_eq!(of(120, true), (121, 0, 0, true));
+        assert_eq!(of(70, true), (100, 29, 29, true));
+        // Of one that had ended nothing was left to be read: what nothing explains stays so.
+        assert_eq!(of(80, false), (100, 0, 0, false));
     }
 }
