@@ -1,6 +1,11 @@
 //! The brake: a command that dies twice by a fault soon after its start is not traced again until somebody says so.
 
-use crate::util::{Finished, Scratch, Target};
+use std::fs;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::util::{Finished, Scratch, Target, gputrace, poll, shim};
 
 /// State is kept in the scratch folder: other tests keep none.
 fn target<'a>(scratch: &'a Scratch, signal: &str) -> Target<'a> {
@@ -48,4 +53,85 @@ fn other_ends_and_a_state_that_cannot_be_kept_engage_nothing() {
         let nowhere = nowhere.traced().expect(139);
         assert!(nowhere.trace.is_dir() && nowhere.stderr.contains("this death does not count"), "{}", nowhere.stderr);
     }
+}
+
+#[test]
+fn a_program_of_a_session_that_faults_twice_is_started_untraced_until_the_brake_is_cleared() {
+    let scratch = Scratch::new();
+    shim();
+    let (root, state) = (scratch.path().join("session"), scratch.path().join("state"));
+    let of = |words: &[&str]| {
+        let mut command = Command::new(gputrace());
+        command.args(words).env("XDG_STATE_HOME", &state).current_dir(scratch.path()).stdin(Stdio::null());
+        command
+    };
+    let root_text = root.to_str().expect("text");
+    let collect =
+        || Collector(of(&["collect", root_text, "-o", "trace"]).stderr(Stdio::piped()).spawn().expect("it starts"));
+    let signs = || {
+        let entries = fs::read_dir(root.join("s")).into_iter().flatten().flatten();
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("braked-")).count()
+    };
+    let deaths = || {
+        let files = fs::read_dir(state.join("gputrace/brake")).into_iter().flatten().flatten();
+        let files = files.flat_map(|host| fs::read_dir(host.path()).into_iter().flatten().flatten());
+        files.map(|file| fs::read_to_string(file.path()).unwrap_or_default().lines().count()).sum::<usize>()
+    };
+    // Whether the shim is at work in it: it has made a segment.
+    let run = || {
+        let script = "ls $GPUTRACE_SESSION | grep -c -- seg-$$-; kill -SEGV $$";
+        let out = of(&["env", root_text, "--", "/bin/sh", "-c", script]).output().expect("it runs");
+        String::from_utf8_lossy(&out.stdout).trim() != "0"
+    };
+    let patience = Duration::from_secs(30);
+    let mut collector = collect();
+    poll(patience, || root.join("about.json").exists().then_some(())).expect("it is at work");
+    for nth in 1..=2 {
+        assert!(run());
+        if poll(patience, || (deaths() == nth).then_some(())).is_none() && nth == 1 && !kernel_tells() {
+            // Before Linux 6.15 nobody but its parent is told how a process ended.
+            return;
+        }
+        assert_eq!(deaths(), nth);
+    }
+    poll(patience, || (signs() == 1).then_some(())).expect("a sign");
+    assert!(!run(), "it is started untraced");
+    // Also while no collector is there, and under the next one.
+    // SAFETY: the child was not waited for, so its pid is its own.
+    unsafe { libc::kill(collector.0.id() as i32, libc::SIGTERM) };
+    let mut said = String::new();
+    collector.0.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+    collector.0.wait().expect("it is our child");
+    assert!(said.contains("/bin/sh") || said.contains("dash"), "{said}");
+    assert!(said.contains("died the second time soon after its start: it is started untraced from now on; gputrace doctor --clear-brake"), "{said}");
+    assert!(!run());
+    let told = of(&["report", "trace"]).output().expect("it runs");
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let head = told.lines().find(|line| line.starts_with("gputrace: ")).unwrap_or_default();
+    assert!(head.contains("  a session of ") && !head.contains("signal"), "{told}");
+    assert!(told.contains("\ngputrace collect was stopped: ") && !told.contains("was killed"), "{told}");
+    let _next = collect();
+    poll(patience, || root.join("s/control").exists().then_some(())).expect("it is at work");
+    assert!(!run());
+    let cleared = of(&["doctor", "--clear-brake"]).output().expect("it runs");
+    assert!(String::from_utf8_lossy(&cleared.stdout).contains("is traced again"));
+    poll(patience, || (signs() == 0).then_some(())).expect("the collector takes the sign away");
+    assert!(run());
+}
+
+/// A collector that does not outlive its test.
+struct Collector(Child);
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether a process that is no child of ours tells how it ended: from Linux 6.15 on.
+fn kernel_tells() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map(|number| number.trim().parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(15))
 }

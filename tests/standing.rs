@@ -229,6 +229,34 @@ fn sums_are_all_that_is_kept_unless_told_and_they_are_exact() {
 }
 
 #[test]
+fn sums_are_exact_after_a_killed_collector_too_and_recover_leaves_its_trace_to_the_next_one() {
+    let scratch = Scratch::new();
+    let mut session = Session::new(&scratch, &[]);
+    session.collect();
+    let file = session.file("count");
+    let running = session.start(&file);
+    for _ in 0..3 {
+        session.until_made(&file, 2000);
+        session.end(libc::SIGKILL);
+        let refused = scratch.gputrace(&["recover", &session.trace.to_string_lossy()]).expect(1);
+        one_line(&refused.stderr, "its session goes on with it");
+        session.until_made(&file, 200);
+        session.collect();
+    }
+    session.until_made(&file, 500);
+    let made = session.stop(running, &file);
+    session.settle();
+    session.end(libc::SIGTERM);
+    let trace = Trace::open(&session.trace);
+    assert_eq!(launches(&trace).iter().map(|(seen, _)| *seen).collect::<Vec<_>>(), [made]);
+    for table in ["rollups", "rollup_names"] {
+        let summed = trace.summed(table);
+        let launches: u64 = summed.iter().filter(|((_, class), _)| class == "launch").map(|(_, count)| *count).sum();
+        assert_eq!(launches, made, "{table}");
+    }
+}
+
+#[test]
 fn a_running_session_is_asked_by_its_folder() {
     let scratch = Scratch::new();
     let mut session = Session::new(&scratch, &["--detail", "full", "--start-paused"]);

@@ -1,10 +1,10 @@
 //! What a segment says about its process: who it is, how it was started, which hooks it has.
 
-use gputrace_abi::Class;
 use gputrace_abi::event::detail;
 use gputrace_abi::layout::{COUNTER_BLOCKS, HOOKS_MAX, HookInfo, View, hook_flag, info, malloc_mode, note, route};
 use gputrace_abi::patches::why;
 use gputrace_abi::sync::Ordering;
+use gputrace_abi::{Class, brake};
 
 use crate::accounting::MOST;
 use crate::manifest;
@@ -27,6 +27,8 @@ pub(crate) struct Facts {
     pub(crate) forked: bool,
     pub(crate) exe: String,
     pub(crate) command: String,
+    /// The first word after the program's name that is no option.
+    pub(crate) first_word: String,
     pub(crate) rank: Option<i32>,
     pub(crate) local_rank: Option<i32>,
     pub(crate) world_size: Option<i32>,
@@ -58,7 +60,10 @@ impl Facts {
             let text = String::from_utf8_lossy(&bytes);
             match tag {
                 info::EXE => facts.exe = text.into_owned(),
-                info::COMMAND => facts.command = redact.command_line(&bytes),
+                info::COMMAND => {
+                    facts.command = redact.command_line(&bytes);
+                    facts.first_word = String::from_utf8_lossy(brake::first_word(&bytes)).into_owned();
+                }
                 info::VARIABLE => {
                     variables.extend(text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())));
                 }

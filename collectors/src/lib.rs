@@ -77,6 +77,7 @@ use writer::{Limits, Shared, Writer};
 
 pub use capture::Capture;
 pub use control::{Setting, control_path};
+pub use drain::Fault;
 pub use facts::quote;
 #[cfg(target_os = "linux")]
 pub use kernel::processes;
@@ -176,6 +177,12 @@ impl Config {
             speed: real_time(),
             heir: None,
         }
+    }
+
+    /// The folder of a session that outlives its collectors.
+    fn standing_root(&self) -> Option<String> {
+        let root = self.session.parent().filter(|_| self.standing)?;
+        Some(root.to_string_lossy().into_owned())
     }
 
     fn limits(&self) -> Limits {
@@ -346,6 +353,16 @@ impl Warnings {
     }
 }
 
+/// Programs of a session that outlives its collectors which a signal ended soon after their start.
+pub struct Faults(Shared);
+
+impl Faults {
+    /// One that was not returned before.
+    pub fn take(&self) -> Option<Fault> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).faults.pop_front()
+    }
+}
+
 impl Running {
     fn tell(&self, command: Command) {
         // The drain ends only when it is told to.
@@ -388,6 +405,11 @@ impl Running {
         Warnings(self.shared.clone())
     }
 
+    /// Programs that a fault ended soon after their start, of a session that outlives its collectors.
+    pub fn faults(&self) -> Faults {
+        Faults(self.shared.clone())
+    }
+
     /// Brings to disk what there is, and reads no more: processes record on into their rings. For a session that outlives its collectors;
     /// the next one goes on where this one was, once this process has ended. Returns how many processes run on; none: not all of it is on
     /// the disk.
@@ -407,7 +429,10 @@ impl Running {
         let late = self.writing.recv_deadline(deadline) == Err(RecvTimeoutError::Timeout);
         let mut report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         report.complete(&mut manifest);
-        manifest.complete = !late;
+        manifest.complete = !late && !report.left_unfinished;
+        if report.left_unfinished {
+            manifest.note("the disk failed before the last files were whole: once it works, gputrace recover has them from the journal");
+        }
         if late {
             manifest.note("the last rows were still being written when the time was up: read the journal too");
         }

@@ -93,6 +93,9 @@ pub struct Manifest {
     /// What became of the trace after the collector was killed; missing where it was not, or nobody has looked at it since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered: Option<Recovered>,
+    /// Folder of the session, where it is one of `gputrace collect`: `command` is the collector's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<String>,
     /// When the collector was stopped, ns since the Unix epoch, of a session that goes on; missing while one is at work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_ns: Option<i64>,
@@ -350,9 +353,10 @@ impl Manifest {
         self.clock.kind == IMPORTED
     }
 
-    /// Whether it is the account of a collector that was killed, or is still at work: not the last word about its processes.
+    /// Whether it is the account of a collector that was killed, or is still at work: not the last word about its processes. One that was
+    /// stopped had written all that it had read.
     pub fn is_cut_short(&self) -> bool {
-        !self.complete || self.recovered.is_some_and(|recovered| !recovered.taken_over)
+        !self.complete && self.stopped_ns.is_none() || self.recovered.is_some_and(|recovered| !recovered.taken_over)
     }
 
     /// Adds devices that are not known yet.

@@ -219,7 +219,7 @@ pub(crate) fn unread(facts: &Facts<'_>, tables: &[TableId]) -> Option<String> {
 }
 
 /// Whether rows could not be written: the writer notes it, and counts what found no room as dropped.
-fn disk_was_full(trace: &Trace) -> bool {
+pub(crate) fn disk_was_full(trace: &Trace) -> bool {
     trace.manifests().flat_map(|manifest| &manifest.notes).any(|note| note.contains("could not be written"))
 }
 

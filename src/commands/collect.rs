@@ -1,6 +1,8 @@
 //! `gputrace collect`: the collector of a session that is there whether it runs or not; and `gputrace env`, with what programs are started
 //! to be traced by it.
 
+mod brakes;
+
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -12,6 +14,7 @@ use gputrace_collectors::heir::standing::left;
 use gputrace_collectors::recover::TakeOverError;
 use gputrace_collectors::{Config, Running, Warnings, take_over};
 
+use self::brakes::Brakes;
 use super::record::{metrics, wanted};
 use super::select::wrong;
 use crate::cli::{CollectArgs, DetailKind, EnvArgs, EnvFormat, RecordArgs, Switch};
@@ -63,9 +66,12 @@ pub(crate) fn run(args: CollectArgs) -> Result<Ending> {
     ));
 
     let warnings = running.warnings();
+    let mut brakes = Brakes::new(standing.path(), running.faults());
+    brakes.see();
     let dumps = record.detail.is_triggered().then(signals::dump_signal);
     while !is_told_to_end(&signals.wait(LOOK), dumps, &running) {
         warn(&warnings);
+        brakes.see();
     }
     drop(metrics);
     let stopped = running.leave(Instant::now() + PATIENCE);

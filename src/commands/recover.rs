@@ -1,7 +1,7 @@
 //! `gputrace recover`: makes traces whole whose gputrace was killed.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use gputrace_collectors::Manifest;
@@ -10,7 +10,7 @@ use gputrace_collectors::recover::{Launcher, launchers, recover_telling};
 
 use super::select::wrong;
 use crate::cli::RecoverArgs;
-use crate::launch::{names, processes};
+use crate::launch::{names, processes, standing};
 use crate::progress::{self, Unit};
 use crate::render::number;
 use crate::terminal;
@@ -45,6 +45,13 @@ fn one(trace: &Path, host_is_gone: bool) -> Result<String> {
                 "{name}: was written on {host}; recover it there, or with --host-is-gone when nothing runs there any more"
             );
         }
+        if let Some(session) = session_of(trace, launcher) {
+            bail!(
+                "{name}: its session goes on with it, and loses nothing of what its programs have recorded since: gputrace collect {}; \
+                 to give the session up, remove that folder first",
+                session.display()
+            );
+        }
         recovered.extend(recover_telling(trace, launcher, file_is_read)?);
     }
     Ok(match recovered.as_slice() {
@@ -59,6 +66,16 @@ fn file_is_read(done: usize, all: usize) {
         0 => progress::stage("recovering files", Some((all as u64, Unit::Number))),
         _ => progress::step(1),
     }
+}
+
+/// The session of this launcher, where its next collector would go on with the trace.
+fn session_of(trace: &Path, launcher: &Launcher) -> Option<PathBuf> {
+    let at = gputrace_collectors::manifest::path(trace, &launcher.host, launcher.id);
+    let manifest = Manifest::read(&at).ok().filter(|manifest| !manifest.complete)?;
+    let root = PathBuf::from(manifest.standing?);
+    let about = standing::about(&root).ok()?;
+    let is_this = about.launcher_id == launcher.id && about.trace.canonicalize().ok()? == trace.canonicalize().ok()?;
+    is_this.then_some(root)
 }
 
 fn is_whole(trace: &Path, launcher: &Launcher) -> bool {

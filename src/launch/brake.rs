@@ -4,6 +4,9 @@
 //! Deaths stand in a file for each command, host and version of gputrace in the user's folder for state, a line each. Lines
 //! are only ever appended, so that launchers beside each other need no lock; runs that ran beside each other died of one cause,
 //! and count once. Where there is no such folder, or it is not the user's own, there is no brake.
+//!
+//! Programs of a session that outlives its collectors start without us: there a sign in the session's folder tells the shim
+//! ([`gputrace_abi::brake`]).
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -12,6 +15,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use gputrace_abi::brake::{SIGN, key};
 use serde::{Deserialize, Serialize};
 
 use super::exit::Ending;
@@ -61,10 +65,26 @@ impl Brake {
         let program = program.canonicalize().ok()?;
         let exe = program.to_str().filter(|exe| !exe.contains('\n'))?;
         let name = program.file_name()?.to_str()?;
-        let key = hash(&[exe.as_bytes(), b"\0", first.as_bytes(), b"\0", version.as_bytes()].concat());
+        Some(Brake::named(folder, name, exe, first, version))
+    }
+
+    /// That of a program which its process described; none where no state can be kept.
+    pub(crate) fn of_process(exe: &str, first: &str) -> Option<Brake> {
+        let name = Path::new(exe).file_name()?.to_str().filter(|_| !exe.contains('\n'))?;
+        Some(Brake::named(&folder()?, name, exe, first, env!("CARGO_PKG_VERSION")))
+    }
+
+    fn named(folder: &Path, name: &str, exe: &str, first: &str, version: &str) -> Brake {
+        let key = key(exe.as_bytes(), first.as_bytes(), version.as_bytes());
         let shown: String = first.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect();
         let command = format!("{exe} {shown}").trim_end().to_owned();
-        Some(Brake { file: folder.join(format!("{name}-{key:016x}.{SUFFIX}")), command })
+        Brake { file: folder.join(format!("{name}-{key:016x}.{SUFFIX}")), command }
+    }
+
+    /// What the shim of such a program looks for in the session's folder.
+    pub(crate) fn sign(&self) -> Option<String> {
+        let (_, key) = self.file.file_stem()?.to_str()?.rsplit_once('-')?;
+        Some(format!("{SIGN}{key}"))
     }
 
     /// The program, and its first word.
@@ -197,11 +217,6 @@ fn is_ours(file: &File) -> bool {
 
 fn name(signal: i32) -> &'static str {
     FAULTS.iter().find(|(fault, _)| *fault == signal).map_or("a fault", |(_, name)| name)
-}
-
-/// FNV-1a: the same in every build.
-fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! | path | what |
 //! |---|---|
 //! | the folder itself | mode 0700; locked (flock) as long as a collector is at work |
-//! | `s/` | GPUTRACE_SESSION: segments, what is kept beside them, the sockets |
+//! | `s/` | GPUTRACE_SESSION: segments, what is kept beside them, the sockets; signs of programs that died twice and are not traced |
 //! | `shim.so` | a copy, so that the folder is all that another container needs |
 //! | `no-libasan.so/` | what LD_PRELOAD leads to, see `links.rs` |
 //! | `about.json` | [`About`] |
@@ -65,9 +65,20 @@ pub(crate) fn usual() -> PathBuf {
     }
 }
 
-/// What stands in the session's folder. Err: it is none, or another user's.
+/// What stands in the session's folder. Err: it is none, or another user could have put it there: what it names is loaded into programs.
 pub(crate) fn about(root: &Path) -> Result<About> {
     let path = root.join(ABOUT);
+    if let Ok(about) = fs::symlink_metadata(root) {
+        // SAFETY: the call only reads this process's credentials.
+        let own = unsafe { libc::geteuid() };
+        if about.uid() != own && about.uid() != 0 {
+            bail!("{}: the session is another user's", root.display());
+        }
+        if !about.is_dir() || about.mode() & 0o022 != 0 {
+            bail!("{}: others may write there, so it is taken for no session", root.display());
+        }
+        check_parents(root)?;
+    }
     let text = fs::read(&path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => anyhow::anyhow!("{}: no session; gputrace collect {0} makes one", root.display()),
         ErrorKind::PermissionDenied => anyhow::anyhow!("{}: the session is another user's", root.display()),
@@ -94,6 +105,7 @@ impl Standing {
         check_name(&root)?;
         private_folder(&root).with_context(|| format!("{}: the session's folder cannot be made", root.display()))?;
         check_owner(&root)?;
+        check_parents(&root)?;
         let lock = File::open(&root).with_context(|| format!("{}: cannot be opened", root.display()))?;
         if !try_lock(&lock) {
             let pid = about(&root).map_or(0, |about| about.pid);
@@ -172,6 +184,18 @@ fn check_name(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Whoever may write to a folder can put another one in the place of what it holds, unless it is sticky.
+fn check_parents(root: &Path) -> Result<()> {
+    let root = std::path::absolute(root)?;
+    for parent in root.ancestors().skip(1) {
+        let mode = fs::metadata(parent).map_or(0, |about| about.mode());
+        if mode & 0o002 != 0 && mode & 0o1000 == 0 {
+            bail!("{}: everybody may replace what it holds; choose another place for the session", parent.display());
+        }
+    }
+    Ok(())
+}
+
 /// What another user could put things into is not taken.
 fn check_owner(root: &Path) -> Result<()> {
     let about = fs::symlink_metadata(root).with_context(|| format!("{}: cannot be looked at", root.display()))?;
@@ -201,6 +225,26 @@ fn check_owner(root: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use crate::launch::testing::Folder;
+
+    #[test]
+    fn what_others_could_have_put_there_is_no_session() {
+        let folder = Folder::new("standing-others");
+        let shim = folder.path().join("libgputrace_shim.so");
+        fs::write(&shim, "x").unwrap();
+        let root = folder.path().join("open/s");
+        fs::create_dir(folder.path().join("open")).unwrap();
+        let may = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        Standing::open(&root, &shim).unwrap().tell(&About::default()).unwrap();
+        assert!(about(&root).is_ok());
+        may(&folder.path().join("open"), 0o777);
+        for refused in [about(&root).map(drop), Standing::open(&root, &shim).map(drop)] {
+            assert!(refused.unwrap_err().to_string().contains("everybody may replace what it holds"));
+        }
+        may(&folder.path().join("open"), 0o1777);
+        assert!(about(&root).is_ok());
+        may(&root, 0o777);
+        assert!(about(&root).unwrap_err().to_string().contains("others may write there"));
+    }
 
     #[test]
     fn a_session_stays_and_has_one_collector_at_a_time() {

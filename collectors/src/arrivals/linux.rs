@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use gputrace_abi::hello::{EXE_BYTES, Hello, Refusal};
+use gputrace_abi::hello::{EXE_BYTES, FILE, Hello, Refusal};
 
 use super::Arrival;
 use crate::segment::{Refused, Segment};
@@ -75,8 +75,8 @@ impl Door {
         !self.waiting.is_empty()
     }
 
-    /// Takes whatever has come over the socket.
-    pub(super) fn accept(&mut self, mut take: impl FnMut(Arrival)) {
+    /// Takes whatever has come over the socket. True: somebody says that there is a file.
+    pub(super) fn accept(&mut self, mut take: impl FnMut(Arrival)) -> bool {
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         loop {
             let none = std::ptr::null_mut();
@@ -85,14 +85,20 @@ impl Door {
             let Ok(connection) = accepted else { break };
             self.waiting.push((connection, Instant::now()));
         }
+        let mut file = false;
         self.waiting.retain(|(connection, since)| match receive(connection) {
             Message::NotYet => since.elapsed() < PATIENCE,
             Message::Nothing => false,
+            Message::File => {
+                file = true;
+                false
+            }
             Message::Segment(arrival) => {
                 take(arrival);
                 false
             }
         });
+        file
     }
 
     /// Gives connections whose message is on its way a moment to bring it.
@@ -117,6 +123,8 @@ impl Drop for Door {
 pub(super) enum Message {
     NotYet,
     Nothing,
+    /// The segment is a file in the session's folder.
+    File,
     Segment(Arrival),
 }
 
@@ -162,6 +170,7 @@ pub(super) fn receive(connection: &OwnedFd) -> Message {
             segment
         }
         (gputrace_abi::VERSION, None, Some(why)) => Err(Refused::Told(why)),
+        (gputrace_abi::VERSION, None, None) if hello.segment_bytes == FILE => return Message::File,
         (gputrace_abi::VERSION, None, None) => return Message::Nothing,
         (other, ..) => Err(Refused::Version(other)),
     };

@@ -32,7 +32,9 @@ impl Door {
     }
 
     /// Nobody comes.
-    pub(super) fn accept(&mut self, _: impl FnMut(Arrival)) {}
+    pub(super) fn accept(&mut self, _: impl FnMut(Arrival)) -> bool {
+        false
+    }
 
     /// Nobody is waited for.
     pub(super) fn wait(&self, _: Instant) {}

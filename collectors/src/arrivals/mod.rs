@@ -78,9 +78,9 @@ impl Arrivals {
         self.door.is_waiting()
     }
 
-    /// Takes whoever has come.
-    pub(crate) fn accept(&mut self, take: impl FnMut(Arrival)) {
-        self.door.accept(take);
+    /// Takes whoever has come. True: it is time to [look for files](Self::adopt_files).
+    pub(crate) fn accept(&mut self, take: impl FnMut(Arrival)) -> bool {
+        self.door.accept(take)
     }
 
     /// Gives those who have said nothing yet a moment.

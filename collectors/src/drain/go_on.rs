@@ -8,6 +8,7 @@ use gputrace_abi::layout::CLASSES;
 
 use super::Drain;
 use super::switch::SWITCHED;
+use crate::accounting::ByClass;
 use crate::heir::{Will, standing};
 use crate::manifest::Manifest;
 use crate::process::Process;
@@ -50,8 +51,9 @@ impl Drain {
                 process.kept = Some(standing::path(&file, id));
                 process.file = Some(file);
             }
-            process.go_on(kept.told, on_disk.of(id), &left_out.get(&id).copied().unwrap_or_default());
-            self.go_on_counting(id, &process, on_disk);
+            let left_out = left_out.get(&id).copied().unwrap_or_default();
+            process.go_on(kept.told, on_disk.of(id), &left_out);
+            self.go_on_counting(id, &process, on_disk, &left_out);
             let token = self.expect_end(&mut process, kept.pidfd);
             if let Some(sampler) = self.sampler.as_ref().filter(|_| !process.foreign) {
                 sampler.began(id, process.pid);
@@ -99,10 +101,11 @@ impl Drain {
     }
 
     /// Sums and rows on the disk are of slightly different moments, and so are the sums of short periods and of long ones. Of each
-    /// class as many events are made known as any of them has; what the sums have beyond the rows is events without rows.
-    fn go_on_counting(&mut self, id: i64, process: &Process, on_disk: &OnDisk) {
-        let mut rows = [0u64; CLASSES];
-        on_disk.of(id).for_each(|(class, events, culled)| rows[class as usize] = events + culled);
+    /// class as many events are made known as any of them has; what the sums have beyond the rows, and beyond what was left out, is events
+    /// without rows.
+    fn go_on_counting(&mut self, id: i64, process: &Process, on_disk: &OnDisk, left_out: &ByClass) {
+        let mut rows = *left_out;
+        on_disk.of(id).for_each(|(class, events, culled)| rows[class as usize] += events + culled);
         let mut told = [0; CLASSES];
         for class in Class::ALL {
             let (summed, rows) = (on_disk.summed(id, class), rows[class as usize]);

@@ -9,6 +9,7 @@ mod counted;
 mod describe;
 mod disabled;
 mod dumps;
+mod faults;
 mod go_on;
 mod hangs;
 mod leave;
@@ -33,6 +34,7 @@ pub(crate) use bell::Bell;
 use counted::Counted;
 use disabled::Disabled;
 use dumps::Dump;
+pub use faults::Fault;
 use hangs::Hangs;
 use live::Watched;
 use scheduled::Schedule;
@@ -162,6 +164,7 @@ impl Drain {
             clock: clocks.describe(COUNTER),
             node: Node::here(),
             host_memory: config.host_memory,
+            standing: config.standing_root(),
             ..Manifest::default()
         };
         let mut tables = Tables::new();
@@ -366,6 +369,7 @@ impl Drain {
         let now = self.clocks.now_ns();
         process.finish(&mut self.clocks, &mut self.tables, &mut self.written, Some(now));
         self.note_death(&process);
+        self.note_fault(&process);
         self.close_hangs(&mut process, Some(now));
         self.close(process);
     }

@@ -51,8 +51,8 @@ impl Drain {
     /// Takes over the segments that have come.
     pub(super) fn welcome(&mut self) {
         let mut came = Vec::new();
-        self.arrivals.accept(|arrival| came.push(arrival));
-        if self.looked_for_files.elapsed() >= LOOK_FOR_FILES {
+        let there_is_one = self.arrivals.accept(|arrival| came.push(arrival));
+        if there_is_one || self.looked_for_files.elapsed() >= LOOK_FOR_FILES {
             self.looked_for_files = Instant::now();
             let last = self.deadline.get().is_some();
             self.arrivals.adopt_files(last, |arrival| came.push(arrival));

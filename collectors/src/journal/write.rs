@@ -10,8 +10,10 @@ use super::{FRAME_HEAD, Head, ITEM_HEAD, Kind, MAGIC, crc32};
 use crate::file::own_file;
 use crate::schema::{TABLES, TableId};
 
-/// The journal is not rewritten before it has this size.
+/// The journal is not rewritten before it has such a size, or this part of what the trace may have, however small that is.
 const WORTH: u64 = 8 << 20;
+const SHARE: u64 = 8;
+const LEAST: u64 = 256 << 10;
 
 /// Something to be appended.
 pub(crate) struct Item {
@@ -56,11 +58,19 @@ pub(crate) struct Log {
     /// Rows before these stand in files, the last of which may be unfinished; and in sealed ones.
     covered: [u64; TABLES.len()],
     sealed: [u64; TABLES.len()],
+    /// It is not rewritten before it has this size.
+    worth: u64,
 }
 
 impl Log {
     pub(crate) fn new(path: PathBuf) -> Log {
-        Log { path, file: None, length: 0, needed: Vec::new(), covered: [0; TABLES.len()], sealed: [0; TABLES.len()] }
+        let none = [0; TABLES.len()];
+        Log { path, file: None, length: 0, needed: Vec::new(), covered: none, sealed: none, worth: WORTH }
+    }
+
+    /// Of a trace that may have so many bytes.
+    pub(crate) fn within(self, bytes: u64) -> Log {
+        Log { worth: (bytes / SHARE).clamp(LEAST, WORTH), ..self }
     }
 
     /// The journal of a collector that was killed, to be gone on with after its `whole` frames. What it said before is not
@@ -146,7 +156,7 @@ impl Log {
     /// Rewrites the journal when most of it is superfluous.
     fn shrink(&mut self) -> io::Result<()> {
         let needed: u64 = self.needed.iter().map(|n| (n.bytes + ITEM_HEAD) as u64).sum();
-        if self.length < WORTH || needed * 2 > self.length {
+        if self.length < self.worth || needed * 2 > self.length {
             return Ok(());
         }
         let Some(old) = &self.file else { return Ok(()) };

@@ -39,6 +39,7 @@ use gputrace_abi::sync::Ordering;
 use crate::accounting::{Books, Ending};
 use crate::chain::Chain;
 use crate::clock::{self, Clocks};
+use crate::drain::Fault;
 use crate::ending;
 use crate::facts::Facts;
 use crate::heir::told::Told;
@@ -332,6 +333,18 @@ impl Process {
     /// The signal that ended it, and when; none: it exited, or that is not known.
     pub(crate) fn killed_by(&self) -> Option<(i32, i64)> {
         self.ending.signal.zip(self.ended_ns)
+    }
+
+    /// The program that it was, where a signal ended it.
+    pub(crate) fn fault(&self, clocks: &Clocks) -> Option<Fault> {
+        let (signal, end_ns) = self.killed_by().filter(|_| !self.facts.forked)?;
+        Some(Fault {
+            exe: self.facts.exe.clone(),
+            first_word: self.facts.first_word.clone(),
+            signal,
+            start_ns: clocks.ns(self.clock, self.segment.view().started().ticks),
+            end_ns,
+        })
     }
 
     /// Rows of threads that have ended since the last call.

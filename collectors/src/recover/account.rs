@@ -131,6 +131,11 @@ impl OnDisk {
         }
     }
 
+    /// Whether there are sums of anything.
+    pub(super) fn has_sums(&self) -> bool {
+        self.summed.iter().any(|sums| !sums.is_empty())
+    }
+
     /// Events of a class in the sums of a process: of short periods, and of long ones.
     pub(crate) fn summed(&self, process_id: i64, class: Class) -> [u64; 2] {
         let key = (process_id, class.name().to_owned());

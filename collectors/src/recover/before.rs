@@ -44,7 +44,7 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
     let mut dead = Dead::find_patiently(trace, launcher)?.ok_or(TakeOverError::Ended)?;
     let taken: BTreeSet<i64> = left.processes.keys().copied().collect();
     let (mut on_disk, trouble) = dead.settle_anyhow(&taken)?;
-    let files = std::mem::take(&mut on_disk.files);
+    let mut files = std::mem::take(&mut on_disk.files);
     let mut manifest = std::mem::take(&mut dead.manifest);
     let ids =
         manifest.processes.iter().map(|process| process.process_id).chain(on_disk.ids()).chain(taken.iter().copied());
@@ -56,6 +56,8 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
     manifest.processes = gone;
     let left_out = theirs.iter().map(|process| (process.process_id, mine.left_out(process))).collect();
     let lost = on_disk.correct(&mut manifest);
+    let summed = super::sums::complete(trace, &manifest, &mut on_disk, dead.killed_ns).err();
+    files.append(&mut on_disk.files);
     match manifest.stopped_ns.take() {
         // It had written all that it had read.
         Some(stopped_ns) if lost == 0 => {
@@ -73,7 +75,7 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
             );
         }
     }
-    let trouble = trouble.map(|error| writer::trouble(trace, "rows that a killed gputrace left", &error));
+    let trouble = trouble.or(summed).map(|error| writer::trouble(trace, "rows that a killed gputrace left", &error));
     trouble.iter().for_each(|text| manifest.note(text));
     let written = Some(Written { files, lock: dead.lock });
     Ok(Before { manifest, left, on_disk: mine, written, next, ended_ns: dead.killed_ns, trouble, left_out })

@@ -160,7 +160,7 @@ fn without(batch: &RecordBatch, table: TableId, taken: &BTreeSet<i64>) -> io::Re
 }
 
 /// A file with these rows, which has not its name yet. None: there are none.
-fn write(
+pub(super) fn write(
     trace: &Path,
     manifest: &Manifest,
     table: TableId,

@@ -78,6 +78,8 @@ pub(crate) struct Writer {
     dirty: Option<Instant>,
     /// Trouble: nothing is written until then.
     down: Option<Instant>,
+    /// The last trouble was another one than that there is no room.
+    is_broken: bool,
 }
 
 impl Writer {
@@ -99,12 +101,13 @@ impl Writer {
             press,
             streams,
             live: Vec::new(),
-            log: Log::new(journal),
+            log: Log::new(journal).within(config.max_size),
             shelf: Shelf::new(config.limits(), sealed),
             time: Time::start(config.speed),
             reserve: Reserve::take(&config.trace, &config.host, config.launcher_id, lock),
             dirty: None,
             down: None,
+            is_broken: false,
             config,
         })
     }
@@ -212,6 +215,7 @@ impl Writer {
     fn trouble(&mut self, what: &str, error: &io::Error) {
         let note = trouble(&self.config.trace, what, error);
         self.down = Some(Instant::now() + PAUSE);
+        self.is_broken = error.raw_os_error().is_some_and(|n| ![libc::ENOSPC, libc::EDQUOT, libc::EFBIG].contains(&n));
         self.report(|r| {
             if !r.notes.contains(&note) {
                 r.warnings.push_back(note.clone());
@@ -414,6 +418,12 @@ impl Writer {
         let mut left: Vec<TableId> = TABLES.iter().map(|t| t.id).collect();
         left.sort_by_key(|table| (!goes_last(*table), bytes(table)));
         left.retain(|table| !self.close(*table));
+        if !left.is_empty() && self.is_broken {
+            // No room that it gives would help: the journal, which has all but the last rows, stays for who recovers the trace.
+            self.down = None;
+            self.flush();
+            return self.report(|r| r.left_unfinished = true);
+        }
         // Young rows stand in the journal as well: its room is what their row groups need.
         self.log.clear();
         left.retain(|table| !self.close(*table));

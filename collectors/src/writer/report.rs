@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use super::stream::Sealed;
+use crate::drain::Fault;
 use crate::manifest::{Manifest, Removed, StoredTables};
 use crate::share::{self, Share, add};
 
@@ -39,8 +40,12 @@ pub(crate) struct Report {
     pub(super) stored: StoredTables,
     /// Lines for the launcher to print.
     pub(crate) warnings: VecDeque<String>,
+    /// Programs that a fault ended, for whoever keeps the brake.
+    pub(crate) faults: VecDeque<Fault>,
     /// Rows that could not be stored.
     pub(crate) lost: Vec<Share>,
+    /// The disk did not let the last files be whole: they and the journal are as a killed collector leaves them.
+    pub(crate) left_unfinished: bool,
     /// Rows of `names` were among them.
     pub(crate) names_lost: bool,
 }

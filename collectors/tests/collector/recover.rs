@@ -92,6 +92,14 @@ fn one_round(seed: u64) {
         let lost = manifest.recovered.unwrap().lost;
         assert_eq!(launches.recorded, after.len() as u64, "seed {seed}");
         assert!(launches.dropped >= lost && launches.seen <= written, "seed {seed}: {launches:?}, {written}");
+        for table in ["rollups", "rollup_names"] {
+            let summed: i64 = values(&batches(&folder.trace(), table), "events").iter().sum();
+            // None of them was on the disk in the first second.
+            assert!(
+                summed == 0 || summed as u64 == launches.recorded + launches.dropped,
+                "seed {seed}: {table} {summed}"
+            );
+        }
     }
     assert_exact(&folder, &manifest);
     assert_eq!(recover(&folder.trace(), &launcher()).unwrap(), None, "a second time there is nothing to do");
@@ -184,6 +192,33 @@ fn a_recovery_that_stops_halfway_is_begun_anew() {
     fs::remove_dir_all(&taken).unwrap();
     let manifest = recover(&folder.trace(), &launcher()).unwrap().expect("it was killed");
     assert_eq!(count(&folder.trace(), "launches"), 70_000);
+    assert_exact(&folder, &manifest);
+    assert_eq!(leftovers(&folder), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_failing_disk_keeps_from_its_file_stays_in_the_journal() {
+    let folder = Folder::new("failing");
+    let running = crate::collect(&folder);
+    let target = Target::new(&folder.session());
+    let mut thread = target.thread(1);
+    for n in 0..300 {
+        assert!(thread.reserve(1));
+        thread.call("cuLaunchKernel", [0xf0, n, 0, 0]);
+    }
+    wait_until("the rows to be on disk", || young_rows(&folder, TableId::Launches) == 300);
+    // Not for want of room: no room that the journal gives up would help.
+    let taken = folder.trace().join("launches/host=node7/abc-000000.parquet");
+    fs::create_dir_all(taken.join("in-the-way")).unwrap();
+    let manifest = crate::finish(running);
+    assert!(!manifest.complete, "{:?}", manifest.notes);
+    assert!(manifest.notes.iter().any(|note| note.contains("gputrace recover has them")), "{:?}", manifest.notes);
+    fs::remove_dir_all(&taken).unwrap();
+    // It was forked from us, and has the collector's lock.
+    drop(target);
+    let manifest = recover(&folder.trace(), &launcher()).unwrap().expect("it is not whole");
+    assert_eq!(count(&folder.trace(), "launches"), 300);
+    assert_eq!(manifest.recovered.unwrap().lost, 0);
     assert_exact(&folder, &manifest);
     assert_eq!(leftovers(&folder), Vec::<String>::new());
 }

@@ -8,11 +8,14 @@
 //! | 0 | 8 | `magic` |
 //! | 8 | 4 | `version` |
 //! | 12 | 4 | `pid`, as the process itself sees it (another number inside a pid namespace) |
-//! | 16 | 8 | `segment_bytes`; without a descriptor: a [`Refusal`] |
+//! | 16 | 8 | `segment_bytes`; without a descriptor: a [`Refusal`], or [`FILE`] |
 //! | 24 | | without a descriptor: the path of the executable, at most [`EXE_BYTES`] |
 
 /// Bytes of the executable's path in a refusal.
 pub const EXE_BYTES: usize = 512;
+
+/// In place of a segment's size: it stands as a file in the session's folder, where the collector would find it a moment later.
+pub const FILE: u64 = 16;
 
 /// Why a process has no segment to give. One line to the collector, instead of one to the user from each process.
 #[repr(u64)]
@@ -80,6 +83,7 @@ mod tests {
             assert!((why as u64) < crate::layout::SMALLEST_BYTES);
         }
         assert_eq!(Refusal::from_number(crate::layout::SMALLEST_BYTES), None);
+        assert_eq!(Refusal::from_number(FILE), None);
     }
 
     #[test]

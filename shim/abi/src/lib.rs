@@ -15,6 +15,7 @@ extern crate std;
 pub mod activity;
 pub mod arenas;
 pub mod attach;
+pub mod brake;
 pub mod clock;
 pub mod collective;
 pub mod device;

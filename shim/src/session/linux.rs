@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use gputrace_abi::hello::{EXE_BYTES, Hello, Refusal};
+use gputrace_abi::hello::{EXE_BYTES, FILE, Hello, Refusal};
 use gputrace_abi::layout::View;
 use gputrace_abi::{MAGIC, VERSION};
 
@@ -80,7 +80,13 @@ pub(super) fn counter_is_good(wanted: Option<&[u8]>) -> bool {
 /// later.
 pub(super) fn make(bytes: u64, forked: bool, notes: u32) -> Result<(), Failure> {
     if AS_FILES.load(Ordering::Relaxed) != 0 {
-        return make_file(bytes, forked, notes);
+        make_file(bytes, forked, notes)?;
+        let hello = Hello { magic: MAGIC, version: VERSION, pid: sys::getpid(), segment_bytes: FILE };
+        let mut path = Path::folder();
+        path.push(b"/sock");
+        // Where a collector is at work it knows of us at once, and how we end however soon; else the next one finds the file.
+        let _ = sys::send(path.bytes(), &hello.to_bytes(), None);
+        return Ok(());
     }
     let memory = sys::memfd(c"gputrace")?;
     sys::ftruncate(&memory, bytes)?;

@@ -6,6 +6,8 @@
 //! event. If anything fails the process runs on untraced and tells the collector why; where it cannot, one line on stderr
 //! does.
 
+#[cfg(target_os = "linux")]
+mod brake;
 mod info;
 #[cfg(target_os = "linux")]
 mod linux;
@@ -129,6 +131,10 @@ pub(crate) fn say(bit: u32) {
 pub(crate) fn start_in_constructor() {
     let Some(folder) = sys::variable(b"GPUTRACE_SESSION") else { return };
     if !platform::is_in_place() || sys::variable(b"GPUTRACE") == Some(b"off") || sys::exists(c"/etc/gputrace/disable") {
+        return;
+    }
+    #[cfg(target_os = "linux")]
+    if brake::is_on(folder) {
         return;
     }
     start(folder);

@@ -36,6 +36,13 @@ impl Path {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    pub(super) fn push_hex(&mut self, number: u64) {
+        for nibble in (0..16).rev().map(|place| (number >> (4 * place)) as u8 & 15) {
+            self.push(&[if nibble < 10 { b'0' + nibble } else { b'a' - 10 + nibble }]);
+        }
+    }
+
     pub(super) fn push_number(&mut self, mut number: u64) {
         let mut digits = [b'0'; 20];
         let mut first = digits.len();

@@ -114,9 +114,12 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
     let is_much = |loss: &loss::Loss| loss.dropped > loss.recorded || unseen && loss.dropped > 0;
     if let Some(loss) = loss::Loss::of(facts, &DRIVER).filter(is_much) {
         let (lost, all) = (number(loss.dropped as f64), number((loss.dropped + loss.recorded) as f64));
-        return format!(
-            "UNKNOWN: {lost} of {all} {api} calls are lost, too few are left to judge: --segment-memory, --on-full block\n"
-        );
+        let cure = if loss::disk_was_full(facts.trace) {
+            "they could not be written; -o on a disk with more room, or --max-size"
+        } else {
+            "--segment-memory, --on-full block"
+        };
+        return format!("UNKNOWN: {lost} of {all} {api} calls are lost, too few are left to judge: {cure}\n");
     }
     if content.own.unaccounted {
         return format!("UNKNOWN: {calls} {api} calls were written, and how many are lost is not known\n");
@@ -288,6 +291,11 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
     for of_limit in removed.chunk_by(|a, b| a.limit == b.limit) {
         let spans: Vec<String> = of_limit.iter().map(|removed| loss::span(content.facts, removed)).collect();
         let _ = writeln!(out, "oldest detail removed to keep to {}: {}", of_limit[0].limit, spans.join(", "));
+    }
+    if trace.manifests().any(|manifest| manifest.stopped_ns.is_some()) {
+        out.push_str(
+            "gputrace collect was stopped: what runs on records into its rings, and the next one goes on here\n",
+        );
     }
     if own.incomplete {
         let _ = writeln!(out, "{}: what it had written is reported", loss::why_incomplete(trace));

@@ -145,6 +145,10 @@ fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
 
 /// How the command ended; where several launchers share the trace, each end that there was, the most frequent first.
 fn endings(content: &Content<'_>, process: Option<&Process>) -> String {
+    if content.facts.trace.manifests().any(|manifest| manifest.standing.is_some()) {
+        let programs = content.facts.processes().count();
+        return format!("a session of {} process{}", number(programs as f64), if programs == 1 { "" } else { "es" });
+    }
     let mut ends: Vec<(String, Vec<String>)> = Vec::new();
     for manifest in content.facts.trace.manifests() {
         let root = manifest.root.unwrap_or_default();
@@ -187,6 +191,10 @@ pub(super) fn end_text(code: Option<i32>, signal: Option<i32>) -> String {
 /// which of several processes was the command (of an import), as long as the trace.
 fn wall_ns(content: &Content<'_>, process: Option<&Process>) -> Option<f64> {
     let manifest = content.facts.trace.manifests().next();
+    if let Some(session) = manifest.filter(|manifest| manifest.standing.is_some()) {
+        let end = content.facts.trace.ended_ns().or(session.stopped_ns)?;
+        return Some((end - session.started_ns) as f64);
+    }
     let root = manifest.and_then(|m| m.root?.wall_ns).map(|ns| ns as f64);
     let own = process.filter(|p| p.end_ns.is_some()).map(|p| content.facts.whole_wall_ns(p.process_id));
     let launcher = manifest.and_then(|m| Some((m.ended_ns? - m.started_ns) as f64));
