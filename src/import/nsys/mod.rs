@@ -7,6 +7,7 @@
 mod rows;
 
 use std::collections::{BTreeSet, HashMap};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -28,10 +29,33 @@ const MARK: i64 = 34;
 const PUSH_POP: i64 = 59;
 const START_END: i64 = 60;
 
+/// Opens a database that is only looked at: of one with a write-ahead log sqlite makes files beside it even for that. Where there is such
+/// a log already, what it holds belongs to the database.
+fn opened(file: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let beside = |end: &str| {
+        let mut name = file.as_os_str().to_owned();
+        name.push(end);
+        Path::new(&name).exists()
+    };
+    if beside("-wal") || beside("-journal") {
+        return Ok(Connection::open_with_flags(file, flags)?);
+    }
+    let mut name = "file:".to_owned();
+    for byte in std::path::absolute(file)?.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' => name.push(char::from(*byte)),
+            byte if byte.is_ascii_alphanumeric() => name.push(char::from(*byte)),
+            byte => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    name.push_str("?mode=ro&immutable=1");
+    Ok(Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_URI)?)
+}
+
 /// Reads an export.
 pub(super) fn read(file: &Path) -> Result<Gathered> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let base = Connection::open_with_flags(file, flags)?;
+    let base = opened(file)?;
     // A view, or a table that some code stands for, is a query: one of a few words may have rows without end.
     let mut names =
         base.prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'")?;
