@@ -134,6 +134,8 @@ pub struct Config {
     /// The session outlives its collectors: segments are files, and each collector leaves what the next one needs in the session's folder.
     #[serde(default)]
     pub standing: bool,
+    /// It is one of `gputrace collect`, whose programs start without us and which a next collector goes on with.
+    pub collected: bool,
     /// A file that, while it is there, switches recording off.
     pub disable_file: Option<PathBuf>,
     /// Ended processes that the manifest names; the accounts of more are summed up.
@@ -172,6 +174,7 @@ impl Config {
             redact: redact::Redact::default(),
             capture: None,
             standing: false,
+            collected: false,
             disable_file: None,
             most_named: most_named(),
             speed: real_time(),
@@ -179,9 +182,9 @@ impl Config {
         }
     }
 
-    /// The folder of a session that outlives its collectors.
+    /// The folder of a session of `gputrace collect`.
     fn standing_root(&self) -> Option<String> {
-        let root = self.session.parent().filter(|_| self.standing)?;
+        let root = self.session.parent().filter(|_| self.collected)?;
         Some(root.to_string_lossy().into_owned())
     }
 

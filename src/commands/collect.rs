@@ -75,6 +75,7 @@ pub(crate) fn run(args: CollectArgs) -> Result<Ending> {
     }
     drop(metrics);
     let stopped = running.leave(Instant::now() + PATIENCE);
+    brakes.see();
     warn(&warnings);
     match stopped {
         Some(processes) => {
@@ -128,7 +129,7 @@ fn config(record: &RecordArgs, standing: &Standing, trace: &Path, id: u64) -> Co
     let mut config = Config::new(trace.to_owned(), standing.path(), host(), id);
     wanted::configure(&mut config, record);
     config.command = std::env::args().collect();
-    config.standing = true;
+    (config.standing, config.collected) = (true, true);
     config
 }
 

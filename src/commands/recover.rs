@@ -73,9 +73,10 @@ fn session_of(trace: &Path, launcher: &Launcher) -> Option<PathBuf> {
     let at = gputrace_collectors::manifest::path(trace, &launcher.host, launcher.id);
     let manifest = Manifest::read(&at).ok().filter(|manifest| !manifest.complete)?;
     let root = PathBuf::from(manifest.standing?);
-    let about = standing::about(&root).ok()?;
-    let is_this = about.launcher_id == launcher.id && about.trace.canonicalize().ok()? == trace.canonicalize().ok()?;
-    is_this.then_some(root)
+    let about = standing::said(&root).ok().filter(|about| about.launcher_id == launcher.id)?;
+    // From elsewhere it may have another name.
+    let known = about.trace.canonicalize().ok().zip(trace.canonicalize().ok());
+    known.is_none_or(|(one, other)| one == other).then_some(root)
 }
 
 fn is_whole(trace: &Path, launcher: &Launcher) -> bool {

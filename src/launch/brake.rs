@@ -131,20 +131,29 @@ impl Brake {
 
 /// Commands whose brake is on.
 pub(crate) fn engaged() -> Vec<Brake> {
-    let known = folder().map(|folder| all(&folder)).unwrap_or_default();
-    known.into_iter().filter(|brake| brake.engaged().is_some()).collect()
+    engaged_or_unknown().unwrap_or_default()
+}
+
+/// The same; Err: what is known of deaths cannot be read now.
+pub(crate) fn engaged_or_unknown() -> io::Result<Vec<Brake>> {
+    let known = folder().map_or(Ok(Vec::new()), |folder| all(&folder))?;
+    Ok(known.into_iter().filter(|brake| brake.engaged().is_some()).collect())
 }
 
 /// Forgets all deaths on this host. Returns the commands whose brake was on.
 pub(crate) fn clear() -> std::io::Result<Vec<Brake>> {
-    let known = folder().map(|folder| all(&folder)).unwrap_or_default();
+    let known = folder().map_or(Ok(Vec::new()), |folder| all(&folder))?;
     let released = known.iter().filter(|brake| brake.engaged().is_some()).cloned().collect();
     known.iter().try_for_each(|brake| fs::remove_file(&brake.file))?;
     Ok(released)
 }
 
-fn all(folder: &Path) -> Vec<Brake> {
-    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+fn all(folder: &Path) -> io::Result<Vec<Brake>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let files = entries.flatten().map(|entry| entry.path());
     let mut all: Vec<Brake> = files
         .filter(|file| file.extension().is_some_and(|suffix| suffix == SUFFIX))
         .filter_map(|file| {
@@ -154,7 +163,7 @@ fn all(folder: &Path) -> Vec<Brake> {
         })
         .collect();
     all.sort_by(|a, b| a.command.cmp(&b.command));
-    all
+    Ok(all)
 }
 
 /// The folder for this host's files; none where nobody says where state belongs.
@@ -269,7 +278,7 @@ mod tests {
         assert_eq!(own.1.engaged(), None);
         assert!(noted(&own.1, Ending::Signal(libc::SIGABRT), at(10), second));
         assert_eq!(own.1.engaged().as_deref(), Some("SIGSEGV, SIGABRT"));
-        assert_eq!(all(&own.0)[0].command(), own.1.command());
+        assert_eq!(all(&own.0).expect("a folder")[0].command(), own.1.command());
         for (first, version) in [("job.sh", "2"), ("other.sh", "1")] {
             let other = Brake::within(&own.0, Path::new("/bin/sh"), first, version).expect("a shell");
             assert_eq!(other.engaged(), None, "another version, or another script, has its own chance");

@@ -65,9 +65,9 @@ pub(crate) fn usual() -> PathBuf {
     }
 }
 
-/// What stands in the session's folder. Err: it is none, or another user could have put it there: what it names is loaded into programs.
+/// What stands in the session's folder, to be believed. Err: it is none, or another user could have put it there: what it names is loaded
+/// into programs.
 pub(crate) fn about(root: &Path) -> Result<About> {
-    let path = root.join(ABOUT);
     if let Ok(about) = fs::symlink_metadata(root) {
         // SAFETY: the call only reads this process's credentials.
         let own = unsafe { libc::geteuid() };
@@ -79,6 +79,12 @@ pub(crate) fn about(root: &Path) -> Result<About> {
         }
         check_parents(root)?;
     }
+    said(root)
+}
+
+/// What stands in the session's folder, whoever wrote it.
+pub(crate) fn said(root: &Path) -> Result<About> {
+    let path = root.join(ABOUT);
     let text = fs::read(&path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => anyhow::anyhow!("{}: no session; gputrace collect {0} makes one", root.display()),
         ErrorKind::PermissionDenied => anyhow::anyhow!("{}: the session is another user's", root.display()),
@@ -89,7 +95,7 @@ pub(crate) fn about(root: &Path) -> Result<About> {
 
 /// The session of this folder, if it is one.
 pub(crate) fn find(root: &Path) -> Option<Found> {
-    let about = about(root).ok()?;
+    let about = said(root).ok()?;
     Some(Found { pid: about.pid, path: root.to_owned(), owner: fs::metadata(root).ok()?.uid() })
 }
 
@@ -187,10 +193,15 @@ fn check_name(root: &Path) -> Result<()> {
 /// Whoever may write to a folder can put another one in the place of what it holds, unless it is sticky.
 fn check_parents(root: &Path) -> Result<()> {
     let root = std::path::absolute(root)?;
-    for parent in root.ancestors().skip(1) {
+    // As it is called, and where links lead.
+    let real = root.parent().and_then(|parent| parent.canonicalize().ok());
+    for parent in root.ancestors().skip(1).chain(real.iter().flat_map(|real| real.ancestors())) {
         let mode = fs::metadata(parent).map_or(0, |about| about.mode());
         if mode & 0o002 != 0 && mode & 0o1000 == 0 {
-            bail!("{}: everybody may replace what it holds; choose another place for the session", parent.display());
+            bail!(
+                "{}: everybody may replace what it holds; choose another place for the session, or chmod +t it",
+                parent.display()
+            );
         }
     }
     Ok(())

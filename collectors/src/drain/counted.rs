@@ -12,6 +12,9 @@ use crate::tables::Tables;
 /// between wait.
 const BETWEEN: u64 = THREADS_MAX as u64;
 
+/// What there was when the first look was made.
+const TOLD: u64 = u64::MAX;
+
 /// How many of each class were told, by process.
 #[derive(Default)]
 pub(super) struct Counted(BTreeMap<i64, [u64; CLASSES]>);
@@ -20,6 +23,11 @@ impl Counted {
     /// Goes on with a process of which the sums on the disk have so many beyond its rows there, by class.
     pub(super) fn go_on(&mut self, process_id: i64, told: [u64; CLASSES]) {
         self.0.insert(process_id, told);
+    }
+
+    /// Goes on with a process of whose sums some were removed: all so far counts as told.
+    pub(super) fn go_on_anew(&mut self, process_id: i64) {
+        self.0.insert(process_id, [TOLD; CLASSES]);
     }
 
     /// Tells those that came since the last look at a running process.
@@ -38,7 +46,9 @@ impl Counted {
         for (class, told) in Class::ALL.into_iter().zip(told) {
             let Some(count) = process.accounting.get(class.name()) else { continue };
             let all = (count.sampled_out + count.dropped).saturating_sub(between);
-            if all > *told {
+            if *told == TOLD {
+                *told = all;
+            } else if all > *told {
                 tables.counted(process.process_id, process.pid, class, now_ns, all - *told);
                 *told = all;
             }

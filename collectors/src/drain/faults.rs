@@ -29,7 +29,7 @@ pub struct Fault {
 impl Drain {
     /// A process has ended. Those that were forked and called no exec are no programs of their own.
     pub(super) fn note_fault(&mut self, process: &Process) {
-        let Some(fault) = process.fault(&self.clocks).filter(|_| self.config.standing) else { return };
+        let Some(fault) = process.fault(&self.clocks).filter(|_| self.config.collected) else { return };
         if fault.end_ns.saturating_sub(fault.start_ns) <= SOON_NS {
             let mut report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
             report.faults.truncate(MOST - 1);

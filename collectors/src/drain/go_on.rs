@@ -18,7 +18,8 @@ use crate::segment::Segment;
 impl Drain {
     /// Takes its place: the account so far, and the processes that ran.
     pub(crate) fn go_on(&mut self, before: Before) {
-        let Before { manifest, mut left, ref on_disk, next, trouble, left_out, ended_ns: killed_ns, .. } = before;
+        let Before { manifest, mut left, ref on_disk, next, trouble, left_out, sums_are_known, .. } = before;
+        let killed_ns = before.ended_ns;
         let mut report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         report.go_on(&manifest);
         report.warnings.extend(trouble);
@@ -26,7 +27,12 @@ impl Drain {
         self.sequence = next;
         self.root = left.root;
         let own = std::mem::take(&mut self.manifest);
-        self.manifest = Manifest { clock: own.clock, detail: manifest.detail.clone().or(own.detail), ..manifest };
+        self.manifest = Manifest {
+            clock: own.clock,
+            detail: manifest.detail.clone().or(own.detail),
+            standing: own.standing,
+            ..manifest
+        };
         // When recording was on goes on here; what was kept around moments stands for itself.
         let switched = self.manifest.detail.take_if(|detail| detail.mode == SWITCHED);
         self.switch.resume(switched.as_ref());
@@ -53,7 +59,11 @@ impl Drain {
             }
             let left_out = left_out.get(&id).copied().unwrap_or_default();
             process.go_on(kept.told, on_disk.of(id), &left_out);
-            self.go_on_counting(id, &process, on_disk, &left_out);
+            if sums_are_known {
+                self.go_on_counting(id, &process, on_disk, &left_out);
+            } else {
+                self.counted.go_on_anew(id);
+            }
             let token = self.expect_end(&mut process, kept.pidfd);
             if let Some(sampler) = self.sampler.as_ref().filter(|_| !process.foreign) {
                 sampler.began(id, process.pid);

@@ -27,9 +27,14 @@ impl Drain {
         self.take_readings(true);
         self.send_batches(true);
         self.clocks.tick();
-        self.manifest.stopped_ns = Some(self.clocks.now_ns());
         self.describe_now();
-        let done = self.send_rest(deadline) && self.is_written(Message::Seal, deadline);
+        let mut done = self.send_rest(deadline) && self.is_written(Message::Seal, deadline);
+        if done {
+            // Only now is it true.
+            self.manifest.stopped_ns = Some(self.clocks.now_ns());
+            self.describe_now();
+            done = self.send_rest(deadline) && self.is_written(Message::Flush, deadline);
+        }
         let _ = answer.send(done.then_some(self.processes.len()));
         // Whatever came now would be read and not written.
         loop {

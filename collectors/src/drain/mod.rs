@@ -66,6 +66,8 @@ const BUSY: Duration = Duration::from_millis(1);
 const WORTH: usize = 2048;
 /// Segments that come as files are looked for this often.
 const LOOK_FOR_FILES: Duration = Duration::from_millis(250);
+/// And no more often where one is said to be there.
+const SOON: Duration = Duration::from_millis(20);
 /// Rows wait this long for their batch to fill.
 const BATCH_AGE: Duration = Duration::from_millis(200);
 /// What the launcher tells the drain.
@@ -135,6 +137,8 @@ pub(crate) struct Drain {
     thread_rows: Vec<ThreadRow>,
     interval: Duration,
     looked_for_files: Instant,
+    /// A process says that it has made one.
+    there_is_a_file: bool,
     batched: Instant,
     described: Instant,
     describing_takes: Duration,
@@ -215,6 +219,7 @@ impl Drain {
             thread_rows: Vec::new(),
             interval: IDLE,
             looked_for_files: now,
+            there_is_a_file: false,
             batched: now,
             described: now,
             describing_takes: Duration::ZERO,
@@ -272,7 +277,10 @@ impl Drain {
 
     /// Sleeps until something happens or the rings are due.
     fn sleep(&mut self) {
-        let wait = match (self.processes.is_empty(), !self.is_behind() && !self.arrivals.is_waiting()) {
+        let wait = match (
+            self.processes.is_empty(),
+            !self.is_behind() && !self.arrivals.is_waiting() && !self.there_is_a_file,
+        ) {
             (_, false) => Duration::from_millis(2),
             (false, true) => self.interval,
             (true, true) => LOOK_FOR_FILES,

@@ -25,6 +25,8 @@ pub(crate) struct Before {
     pub(crate) left_out: BTreeMap<i64, ByClass>,
     /// Numbers of processes from here on are free.
     pub(crate) next: i64,
+    /// None of the sums was removed to keep to a limit.
+    pub(crate) sums_are_known: bool,
     /// About when that collector was killed, or stopped, ns since the Unix epoch.
     pub(crate) ended_ns: i64,
     /// What could not be written, for the user.
@@ -50,13 +52,16 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
         manifest.processes.iter().map(|process| process.process_id).chain(on_disk.ids()).chain(taken.iter().copied());
     let next = ids.map(|id| id & ((1 << crate::PROCESS_BITS) - 1)).max().map_or(0, |last| last + 1);
     let next = next.max(manifest.summed.as_ref().map_or(0, |summed| summed.below)) + manifest.untraced_count() as i64;
+    let sums_are_known = super::sums::are_known(&manifest, &on_disk);
     let mine = on_disk.split_off(&taken);
     let (theirs, gone): (Vec<_>, Vec<_>) =
         std::mem::take(&mut manifest.processes).into_iter().partition(|process| taken.contains(&process.process_id));
     manifest.processes = gone;
     let left_out = theirs.iter().map(|process| (process.process_id, mine.left_out(process))).collect();
     let lost = on_disk.correct(&mut manifest);
-    let summed = super::sums::complete(trace, &manifest, &mut on_disk, dead.killed_ns).err();
+    let summed = sums_are_known
+        .then(|| super::sums::complete(trace, &manifest, &mut on_disk, dead.killed_ns))
+        .and_then(Result::err);
     files.append(&mut on_disk.files);
     match manifest.stopped_ns.take() {
         // It had written all that it had read.
@@ -78,5 +83,15 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
     let trouble = trouble.or(summed).map(|error| writer::trouble(trace, "rows that a killed gputrace left", &error));
     trouble.iter().for_each(|text| manifest.note(text));
     let written = Some(Written { files, lock: dead.lock });
-    Ok(Before { manifest, left, on_disk: mine, written, next, ended_ns: dead.killed_ns, trouble, left_out })
+    Ok(Before {
+        manifest,
+        left,
+        on_disk: mine,
+        written,
+        next,
+        ended_ns: dead.killed_ns,
+        trouble,
+        left_out,
+        sums_are_known,
+    })
 }

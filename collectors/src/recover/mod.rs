@@ -249,13 +249,19 @@ impl Dead {
         let mut on_disk = self.settle(taken)?;
         let lost = on_disk.correct(&mut self.manifest);
         let failed = |source| RecoverError::Io { path: self.trace.clone(), source };
-        sums::complete(&self.trace, &self.manifest, &mut on_disk, self.killed_ns).map_err(failed)?;
+        if sums::are_known(&self.manifest, &on_disk) {
+            sums::complete(&self.trace, &self.manifest, &mut on_disk, self.killed_ns).map_err(failed)?;
+        }
         let manifest = &mut self.manifest;
         manifest.complete = true;
         manifest.stored.clear();
         on_disk.files.iter().for_each(|file| stored::count(&mut manifest.stored, file.table, file.rows));
         manifest.recovered = Some(Recovered { killed_ns: self.killed_ns, lost, taken_over: false });
-        let why = if manifest.ended_ns.is_some() { "The disk failed at the end" } else { "gputrace was killed" };
+        let why = match manifest.stopped_ns.take() {
+            Some(_) => "Its session was given up",
+            None if manifest.ended_ns.is_some() => "The disk failed at the end",
+            None => "gputrace was killed",
+        };
         manifest.note(&format!(
             "{why}, and the trace recovered: {lost} events that it had read and not written are lost; what \
              came later is not in the trace, and was not counted"

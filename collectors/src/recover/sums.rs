@@ -15,17 +15,21 @@ use crate::encode::Press;
 use crate::file::io_error;
 use crate::manifest::Manifest;
 use crate::rollups::Rollups;
+use crate::schema::TableId;
 use crate::tables::Tables;
 use crate::writer::Message;
 
 /// Of the rows that are added; each row says its own.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Adds what the sums lack of the account, which is right already. Where a trace has no sums it gets none.
+/// Whether it can be told what a trace's sums lack: it has some, and none was removed to keep to a limit.
+pub(crate) fn are_known(manifest: &Manifest, on_disk: &OnDisk) -> bool {
+    let sums = [TableId::Rollups, TableId::RollupNames].map(|table| table.table().name);
+    on_disk.has_sums() && !manifest.removed.iter().any(|removed| sums.contains(&removed.table.as_str()))
+}
+
+/// Adds what the sums lack of the account, which is right already. They [are known](are_known).
 pub(super) fn complete(trace: &Path, manifest: &Manifest, on_disk: &mut OnDisk, at_ns: i64) -> io::Result<()> {
-    if !on_disk.has_sums() {
-        return Ok(());
-    }
     let mut tables = Tables::new();
     tables.sum_up(Some(Rollups::new(PERIOD)));
     for process in &manifest.processes {

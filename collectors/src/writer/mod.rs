@@ -9,6 +9,7 @@
 //! counted as dropped. At the end half of the room that was reserved at the start is given back, and the journal's, for
 //! the last rows; the other half is the manifest's. A file that has rows needs no more room to be sealed ([`TableFile`]).
 
+mod ending;
 mod keep;
 mod message;
 mod report;
@@ -29,11 +30,11 @@ use crate::clock::Time;
 use crate::encode::{self, Press};
 use crate::file::{TableFile, io_error};
 use crate::journal::{Item, Kind, Log};
-use crate::manifest::{self, StoredTables, launcher_text};
+use crate::manifest::{self, launcher_text};
 use crate::recover::Written;
 use crate::schema::{TABLES, TableId};
 use crate::share::{Share, add};
-use crate::{CollectError, Config, stored};
+use crate::{CollectError, Config};
 use keep::Shelf;
 pub(crate) use keep::{Limits, goes_last};
 pub(crate) use message::Message;
@@ -299,9 +300,8 @@ impl Writer {
                 // What was about things that still ran has become rows of the file: periods of rollups that were open counted twice.
                 items.push(Item::live(table, 0, Vec::new()));
             }
-            let noted = self.log.append(&items);
-            if let Err(error) = noted.as_ref().or_else(|error| if last { Ok(&()) } else { Err(error) }) {
-                self.trouble("the journal", error);
+            if let Err(error) = self.log.append(&items) {
+                self.trouble("the journal", &error);
                 self.keep_file(table, file);
                 return false;
             }
@@ -409,40 +409,5 @@ impl Writer {
             }
         }
         self.remove_oldest();
-    }
-
-    fn finish(mut self) {
-        self.reserve.give_back_half();
-        // Those without which the others mean nothing come first, then the small ones.
-        let bytes = |table: &TableId| self.streams.get(*table as usize).map_or(0, |s| s.group.bytes());
-        let mut left: Vec<TableId> = TABLES.iter().map(|t| t.id).collect();
-        left.sort_by_key(|table| (!goes_last(*table), bytes(table)));
-        left.retain(|table| !self.close(*table));
-        if !left.is_empty() && self.is_broken {
-            // No room that it gives would help: the journal, which has all but the last rows, stays for who recovers the trace.
-            self.down = None;
-            self.flush();
-            return self.report(|r| r.left_unfinished = true);
-        }
-        // Young rows stand in the journal as well: its room is what their row groups need.
-        self.log.clear();
-        left.retain(|table| !self.close(*table));
-        for table in left {
-            // Only the group that finds no room is lost: what the file has before it is whole.
-            let lost = self.streams.get_mut(table as usize).map(Stream::give_up_group);
-            self.lose(table, &lost.unwrap_or_default());
-            if !self.seal(table, true) {
-                let lost = self.streams.get_mut(table as usize).map(Stream::give_up_file);
-                self.lose(table, &lost.unwrap_or_default());
-            }
-        }
-        let mut stored = StoredTables::new();
-        self.shelf.files().iter().for_each(|file| stored::count(&mut stored, file.table, file.contents.rows));
-        self.report(|r| r.stored = stored);
-        self.reserve.give_back();
-    }
-
-    fn close(&mut self, table: TableId) -> bool {
-        self.end_group(table) && self.seal(table, true)
     }
 }

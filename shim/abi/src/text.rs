@@ -24,11 +24,11 @@ pub fn key(kind: u64, bytes: &[u8]) -> u64 {
 #[inline(always)]
 pub(crate) fn last_word(bytes: &[u8]) -> u64 {
     let bits = |n: usize| (8 * n as u32) & 63;
-    if let Some(last) = bytes.last_chunk() {
+    if let Some(last) = end(bytes) {
         // In two steps: a word cannot be shifted by all of its bits.
         return u64::from_le_bytes(*last) >> bits(7 - bytes.len() % 8) >> 8;
     }
-    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), end(bytes)) {
         let last = u64::from(u32::from_le_bytes(*last));
         return u64::from(u32::from_le_bytes(*first)) | last << bits(bytes.len() - 4);
     }
@@ -36,6 +36,13 @@ pub(crate) fn last_word(bytes: &[u8]) -> u64 {
     let middle = bytes.len() / 2;
     let between = bytes.get(middle).map_or(0, |byte| u64::from(*byte) << bits(middle));
     u64::from(*first) | between | u64::from(*last) << bits(bytes.len() - 1)
+}
+
+/// The last bytes. Not by `last_chunk`, which splits at a place of which the compiler does not always see that it lies inside: the shim
+/// must not hold a way to panic.
+#[inline(always)]
+fn end<const BYTES: usize>(bytes: &[u8]) -> Option<&[u8; BYTES]> {
+    bytes.get(bytes.len().checked_sub(BYTES)?..)?.first_chunk()
 }
 
 /// Both halves of a product: every bit of the factors reaches every bit of the result.

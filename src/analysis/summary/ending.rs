@@ -292,10 +292,13 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
         let spans: Vec<String> = of_limit.iter().map(|removed| loss::span(content.facts, removed)).collect();
         let _ = writeln!(out, "oldest detail removed to keep to {}: {}", of_limit[0].limit, spans.join(", "));
     }
-    if trace.manifests().any(|manifest| manifest.stopped_ns.is_some()) {
-        out.push_str(
-            "gputrace collect was stopped: what runs on records into its rings, and the next one goes on here\n",
-        );
+    if let Some(stopped) = trace.manifests().find(|manifest| !manifest.complete && manifest.stopped_ns.is_some()) {
+        let session = stopped.standing.as_deref().filter(|root| std::path::Path::new(root).exists());
+        out.push_str(if session.is_some() {
+            "gputrace collect was stopped: what runs on records into its rings, and the next one goes on here\n"
+        } else {
+            "gputrace collect was stopped, and its session is not here: gputrace recover ends the trace\n"
+        });
     }
     if own.incomplete {
         let _ = writeln!(out, "{}: what it had written is reported", loss::why_incomplete(trace));

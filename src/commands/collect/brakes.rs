@@ -45,7 +45,8 @@ impl Brakes {
     }
 
     fn agree(&self) {
-        let engaged = brake::engaged();
+        // Where it is not known, what was known holds.
+        let Ok(engaged) = brake::engaged_or_unknown() else { return };
         let wanted: BTreeSet<String> = engaged.iter().filter_map(Brake::sign).collect();
         let entries = fs::read_dir(&self.session).into_iter().flatten().flatten().map(|entry| entry.file_name());
         let there: BTreeSet<String> = entries.filter_map(|name| Some(name.to_str()?.to_owned())).collect();
@@ -67,7 +68,13 @@ impl Brakes {
 
 /// True: from now on its brake is on.
 fn note(fault: &Fault) -> bool {
-    let Some(brake) = Brake::of_process(&fault.exe, &fault.first_word) else { return false };
+    let Some(brake) = Brake::of_process(&fault.exe, &fault.first_word) else {
+        say(&format!(
+            "{} died of a fault soon after its start; without XDG_STATE_HOME and HOME that does not count, and a second one stops no tracing",
+            fault.exe
+        ));
+        return false;
+    };
     let started = UNIX_EPOCH + Duration::from_nanos(fault.start_ns.max(0) as u64);
     let wall = Duration::from_nanos(fault.end_ns.saturating_sub(fault.start_ns).max(0) as u64);
     match brake.note(Ending::Signal(fault.signal), started, wall) {

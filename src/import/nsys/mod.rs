@@ -32,6 +32,7 @@ const START_END: i64 = 60;
 /// Opens a database that is only looked at: of one with a write-ahead log sqlite makes files beside it even for that. Where there is such
 /// a log already, what it holds belongs to the database.
 fn opened(file: &Path) -> Result<Connection> {
+    let file = &file.canonicalize()?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let beside = |end: &str| {
         let mut name = file.as_os_str().to_owned();
@@ -42,7 +43,7 @@ fn opened(file: &Path) -> Result<Connection> {
         return Ok(Connection::open_with_flags(file, flags)?);
     }
     let mut name = "file:".to_owned();
-    for byte in std::path::absolute(file)?.as_os_str().as_bytes() {
+    for byte in file.as_os_str().as_bytes() {
         match byte {
             b'/' | b'.' | b'-' | b'_' => name.push(char::from(*byte)),
             byte if byte.is_ascii_alphanumeric() => name.push(char::from(*byte)),
