@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use gputrace_abi::hello::{EXE_BYTES, FILE, Hello, Refusal};
 
+use super::Announced;
 use super::Arrival;
 use crate::segment::{Refused, Segment};
 use crate::socket_path;
@@ -75,8 +76,8 @@ impl Door {
         !self.waiting.is_empty()
     }
 
-    /// Takes whatever has come over the socket. True: somebody says that there is a file.
-    pub(super) fn accept(&mut self, mut take: impl FnMut(Arrival)) -> bool {
+    /// Takes whatever has come over the socket. True: somebody says that there is a file; who that is `announced` hears.
+    pub(super) fn accept(&mut self, mut take: impl FnMut(Arrival), announced: &mut Vec<Announced>) -> bool {
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         loop {
             let none = std::ptr::null_mut();
@@ -89,8 +90,9 @@ impl Door {
         self.waiting.retain(|(connection, since)| match receive(connection) {
             Message::NotYet => since.elapsed() < PATIENCE,
             Message::Nothing => false,
-            Message::File => {
+            Message::File(by) => {
                 file = true;
+                announced.extend(by);
                 false
             }
             Message::Segment(arrival) => {
@@ -124,7 +126,7 @@ pub(super) enum Message {
     NotYet,
     Nothing,
     /// The segment is a file in the session's folder.
-    File,
+    File(Option<Announced>),
     Segment(Arrival),
 }
 
@@ -170,7 +172,10 @@ pub(super) fn receive(connection: &OwnedFd) -> Message {
             segment
         }
         (gputrace_abi::VERSION, None, Some(why)) => Err(Refused::Told(why)),
-        (gputrace_abi::VERSION, None, None) if hello.segment_bytes == FILE => return Message::File,
+        (gputrace_abi::VERSION, None, None) if hello.segment_bytes == FILE => {
+            let pidfd = peer_pidfd(connection, peer.pid).filter(|_| peer.pid > 0);
+            return Message::File(pidfd.map(|pidfd| Announced { claimed: hello.pid as i32, pid, pidfd }));
+        }
         (gputrace_abi::VERSION, None, None) => return Message::Nothing,
         (other, ..) => Err(Refused::Version(other)),
     };

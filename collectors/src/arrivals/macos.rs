@@ -7,7 +7,7 @@ use std::path::Path;
 use std::ptr::{null, null_mut};
 use std::time::Instant;
 
-use super::Arrival;
+use super::{Announced, Arrival};
 
 /// A door through which nobody comes.
 pub(super) struct Door;
@@ -32,7 +32,7 @@ impl Door {
     }
 
     /// Nobody comes.
-    pub(super) fn accept(&mut self, _: impl FnMut(Arrival)) -> bool {
+    pub(super) fn accept(&mut self, _: impl FnMut(Arrival), _: &mut Vec<Announced>) -> bool {
         false
     }
 

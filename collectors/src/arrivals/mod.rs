@@ -50,12 +50,25 @@ pub(crate) struct Arrival {
     pub(crate) gone: bool,
 }
 
+/// A process that says that its segment is a file. How it ends is known through the descriptor, however soon that is.
+pub(crate) struct Announced {
+    /// Its own view of its pid, as its segment has it.
+    claimed: i32,
+    /// In the collector's pid namespace.
+    pid: i32,
+    pidfd: OwnedFd,
+}
+
+/// Processes whose file was not found yet, at most.
+const MOST_ANNOUNCED: usize = 64;
+
 /// Where segments come from.
 pub(crate) struct Arrivals {
     door: Door,
     session: PathBuf,
     adopted: Vec<PathBuf>,
     holders: Holders,
+    announced: Vec<Announced>,
 }
 
 impl Arrivals {
@@ -65,7 +78,13 @@ impl Arrivals {
             Some(door) => Door::keep(door, session),
             None => Door::open(session)?,
         };
-        Ok(Arrivals { door, session: session.to_owned(), adopted: Vec::new(), holders: Holders::default() })
+        Ok(Arrivals {
+            door,
+            session: session.to_owned(),
+            adopted: Vec::new(),
+            holders: Holders::default(),
+            announced: Vec::new(),
+        })
     }
 
     /// The descriptor that becomes readable when a process comes; none where they come as files only.
@@ -80,7 +99,10 @@ impl Arrivals {
 
     /// Takes whoever has come. True: it is time to [look for files](Self::adopt_files).
     pub(crate) fn accept(&mut self, take: impl FnMut(Arrival)) -> bool {
-        self.door.accept(take)
+        let there_is_one = self.door.accept(take, &mut self.announced);
+        let old = self.announced.len().saturating_sub(MOST_ANNOUNCED);
+        self.announced.drain(..old);
+        there_is_one
     }
 
     /// Gives those who have said nothing yet a moment.
@@ -112,16 +134,20 @@ impl Arrivals {
             let claimed = segment
                 .as_ref()
                 .map_or(0, |s| s.view().header().pid.load(gputrace_abi::sync::Ordering::Relaxed) as i32);
-            let (pid, gone) = match self.holders.of(name, claimed) {
-                Holder::Process(pid) => (pid, false),
-                Holder::Nobody => (claimed, true),
-                Holder::Unknown => continue,
+            let announced = self.announced.iter().rposition(|by| by.claimed == claimed);
+            let announced = announced.map(|place| self.announced.swap_remove(place));
+            let (pid, gone) = match (&announced, self.holders.of(name, claimed)) {
+                (Some(by), _) => (by.pid, false),
+                (None, Holder::Process(pid)) => (pid, false),
+                (None, Holder::Nobody) => (claimed, true),
+                (None, Holder::Unknown) => continue,
             };
+            let pidfd = announced.map(|by| by.pidfd);
             self.adopted.push(path.clone());
             take(Arrival {
                 pid,
                 foreign: false,
-                pidfd: if gone { None } else { open_pidfd(pid) },
+                pidfd: pidfd.or_else(|| if gone { None } else { open_pidfd(pid) }),
                 segment,
                 exe: None,
                 file: Some(path),

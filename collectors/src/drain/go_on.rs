@@ -18,7 +18,7 @@ use crate::segment::Segment;
 impl Drain {
     /// Takes its place: the account so far, and the processes that ran.
     pub(crate) fn go_on(&mut self, before: Before) {
-        let Before { manifest, mut left, ref on_disk, next, trouble, left_out, sums_are_known, .. } = before;
+        let Before { manifest, mut left, ref on_disk, next, trouble, left_out, sums_are_whole, .. } = before;
         let killed_ns = before.ended_ns;
         let mut report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         report.go_on(&manifest);
@@ -59,7 +59,7 @@ impl Drain {
             }
             let left_out = left_out.get(&id).copied().unwrap_or_default();
             process.go_on(kept.told, on_disk.of(id), &left_out);
-            if sums_are_known {
+            if sums_are_whole {
                 self.go_on_counting(id, &process, on_disk, &left_out);
             } else {
                 self.counted.go_on_anew(id);

@@ -26,7 +26,7 @@ pub(crate) struct Before {
     /// Numbers of processes from here on are free.
     pub(crate) next: i64,
     /// None of the sums was removed to keep to a limit.
-    pub(crate) sums_are_known: bool,
+    pub(crate) sums_are_whole: bool,
     /// About when that collector was killed, or stopped, ns since the Unix epoch.
     pub(crate) ended_ns: i64,
     /// What could not be written, for the user.
@@ -52,14 +52,15 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
         manifest.processes.iter().map(|process| process.process_id).chain(on_disk.ids()).chain(taken.iter().copied());
     let next = ids.map(|id| id & ((1 << crate::PROCESS_BITS) - 1)).max().map_or(0, |last| last + 1);
     let next = next.max(manifest.summed.as_ref().map_or(0, |summed| summed.below)) + manifest.untraced_count() as i64;
-    let sums_are_known = super::sums::are_known(&manifest, &on_disk);
+    let sums_are_whole = super::sums::are_whole(&manifest);
+    let has_sums = on_disk.has_sums();
     let mine = on_disk.split_off(&taken);
     let (theirs, gone): (Vec<_>, Vec<_>) =
         std::mem::take(&mut manifest.processes).into_iter().partition(|process| taken.contains(&process.process_id));
     manifest.processes = gone;
     let left_out = theirs.iter().map(|process| (process.process_id, mine.left_out(process))).collect();
     let lost = on_disk.correct(&mut manifest);
-    let summed = sums_are_known
+    let summed = (has_sums && sums_are_whole)
         .then(|| super::sums::complete(trace, &manifest, &mut on_disk, dead.killed_ns))
         .and_then(Result::err);
     files.append(&mut on_disk.files);
@@ -92,6 +93,6 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
         ended_ns: dead.killed_ns,
         trouble,
         left_out,
-        sums_are_known,
+        sums_are_whole,
     })
 }

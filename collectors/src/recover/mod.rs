@@ -249,7 +249,7 @@ impl Dead {
         let mut on_disk = self.settle(taken)?;
         let lost = on_disk.correct(&mut self.manifest);
         let failed = |source| RecoverError::Io { path: self.trace.clone(), source };
-        if sums::are_known(&self.manifest, &on_disk) {
+        if on_disk.has_sums() && sums::are_whole(&self.manifest) {
             sums::complete(&self.trace, &self.manifest, &mut on_disk, self.killed_ns).map_err(failed)?;
         }
         let manifest = &mut self.manifest;

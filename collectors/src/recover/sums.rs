@@ -22,13 +22,13 @@ use crate::writer::Message;
 /// Of the rows that are added; each row says its own.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Whether it can be told what a trace's sums lack: it has some, and none was removed to keep to a limit.
-pub(crate) fn are_known(manifest: &Manifest, on_disk: &OnDisk) -> bool {
+/// Whether none of the sums was removed to keep to a limit: else nobody can tell what they lack.
+pub(crate) fn are_whole(manifest: &Manifest) -> bool {
     let sums = [TableId::Rollups, TableId::RollupNames].map(|table| table.table().name);
-    on_disk.has_sums() && !manifest.removed.iter().any(|removed| sums.contains(&removed.table.as_str()))
+    !manifest.removed.iter().any(|removed| sums.contains(&removed.table.as_str()))
 }
 
-/// Adds what the sums lack of the account, which is right already. They [are known](are_known).
+/// Adds what the sums lack of the account, which is right already. There are some, and they [are whole](are_whole).
 pub(super) fn complete(trace: &Path, manifest: &Manifest, on_disk: &mut OnDisk, at_ns: i64) -> io::Result<()> {
     let mut tables = Tables::new();
     tables.sum_up(Some(Rollups::new(PERIOD)));
