@@ -18,6 +18,15 @@ fn another_ones_commit_and_a_layers_without_options_are_called_as_alone() {
 }
 
 #[test]
+fn another_ones_method_that_comes_to_a_subclass_after_its_first_commit_is_called_as_alone() {
+    each("metal_queue4.m", &["later"], |run| {
+        assert_eq!(run.run.text(), "seen 3\n", "{}", run.who);
+        assert_eq!(run.truth("command_buffer").len(), 4, "{}", run.who);
+        assert_eq!(count(&run.process(), "commit").recorded, 4, "{}", run.who);
+    });
+}
+
+#[test]
 fn each_of_thousands_of_commits_in_flight_has_its_time() {
     each("metal_queue4.m", &["flight"], |run| {
         let table = run.trace.table("command_buffers");

@@ -2,6 +2,7 @@
  *
  * usage: metal_queue4 before   another one puts its own commit:count: into the class before the first queue
  *        metal_queue4 after    another one puts its own commit:count:options: into the class when the queue is there
+ *        metal_queue4 later    a layer makes a queue one of its own class, and gives that a commit:count:options: when it has committed
  *        metal_queue4 flight   4,000 commits that wait for the host, and then run
  *        metal_queue4 thin     a layer's queue that has no commit:count:options: */
 #include <stdio.h>
@@ -65,6 +66,21 @@ static void after(void) {
     Method method = class_getInstanceMethod(object_getClass(queue), sel_registerName("commit:count:options:"));
     original_with_options =
         (void (*)(id, SEL, const id *, NSUInteger, id))(void *)method_setImplementation(method, (IMP)(void *)their_commit_with_options);
+    commit_three(queue);
+}
+
+static void later(void) {
+    device = MTLCreateSystemDefaultDevice();
+    id<MTL4CommandQueue> queue = [device newMTL4CommandQueue];
+    Class theirs = objc_allocateClassPair(object_getClass(queue), "LaterQueue4", 0);
+    objc_registerClassPair(theirs);
+    object_setClass(queue, theirs);
+    id<MTL4CommandBuffer> work = encode();
+    [queue commit:&work count:1];
+    SEL selector = sel_registerName("commit:count:options:");
+    original_with_options =
+        (void (*)(id, SEL, const id *, NSUInteger, id))(void *)method_getImplementation(class_getInstanceMethod(theirs, selector));
+    class_addMethod(theirs, selector, (IMP)(void *)their_commit_with_options, "v@:^@Q@");
     commit_three(queue);
 }
 
@@ -136,6 +152,7 @@ int main(int argc, char **argv) {
     void *pool = objc_autoreleasePoolPush();
     if (!strcmp(what, "before")) before();
     else if (!strcmp(what, "after")) after();
+    else if (!strcmp(what, "later")) later();
     else if (!strcmp(what, "flight")) flight();
     else if (!strcmp(what, "thin")) thin();
     else return 2;

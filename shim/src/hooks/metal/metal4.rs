@@ -68,7 +68,7 @@ pub(crate) mod queue {
         let Some((ours, known)) = ours.zip(METHODS.get(SLOT)) else { return false };
         // SAFETY: the queue that is sent a message.
         let class = unsafe { object_getClass(this) };
-        let method = known.of(class).unwrap_or_else(|| known.ask(class, &WITH_OPTIONS));
+        let method = known.of(class).unwrap_or_else(|| known.ask_own(class, &WITH_OPTIONS));
         *ours == code(method)
     }
 

@@ -8,8 +8,8 @@ use core::hint::cold_path;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use super::{
-    Class, Id, Method, Sel, class_getInstanceMethod, method_getImplementation, objc_msgSend, object_getClass,
-    sel_registerName,
+    Class, Id, Method, Sel, class_getInstanceMethod, class_getSuperclass, method_getImplementation, objc_msgSend,
+    object_getClass, sel_registerName,
 };
 
 /// A selector that is looked up once.
@@ -43,7 +43,8 @@ pub(super) fn selector(name: &CStr) -> Sel {
     unsafe { sel_registerName(name.as_ptr()) }
 }
 
-/// The method that a class has for one selector. It is the class's own place for it, wherever that leads by now.
+/// The method that a class has for one selector: its place for it, wherever that leads by now. Of one that was inherited when it was asked
+/// for, another that the class got itself since is not known.
 pub(crate) struct Known {
     /// The class; 0: none yet, [`BEGUN`]: the method is being written.
     class: AtomicUsize,
@@ -79,6 +80,19 @@ impl Known {
         // SAFETY: a class and a selector.
         let method = unsafe { class_getInstanceMethod(class, selector.get()) };
         if !method.is_null() {
+            self.learn(class, method);
+        }
+        method
+    }
+
+    /// The same, remembered only where the class has it itself: it never gets another one then.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn ask_own(&self, class: Class, selector: &Selector) -> Method {
+        // SAFETY: a class, its superclass, which may be null, and a selector.
+        let [method, inherited] =
+            unsafe { [class, class_getSuperclass(class)].map(|class| class_getInstanceMethod(class, selector.get())) };
+        if method != inherited {
             self.learn(class, method);
         }
         method
