@@ -131,17 +131,20 @@ pub(crate) struct Facts<'a> {
     pub(crate) critical: Option<Critical>,
 }
 
+/// How many read a trace.
+fn threads() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get).min(THREADS)
+}
+
 impl<'a> Facts<'a> {
     /// Reads the trace: for the steps ([`before`]), then once for everything else.
     pub(crate) fn gather(trace: &'a Trace, filter: &'a Filter, needs: &[Need]) -> Facts<'a> {
-        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Facts::gather_on(cores.min(THREADS), trace, filter, needs, true)
+        Facts::gather_on(threads(), trace, filter, needs, true)
     }
 
     /// The same without the lines behind stacks, for who reads these otherwise: there may be many.
     pub(crate) fn gather_without_lines(trace: &'a Trace, filter: &'a Filter, needs: &[Need]) -> Facts<'a> {
-        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Facts::gather_on(cores.min(THREADS), trace, filter, needs, false)
+        Facts::gather_on(threads(), trace, filter, needs, false)
     }
 
     /// The same on so many threads, which changes nothing but how long it takes.

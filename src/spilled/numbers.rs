@@ -35,6 +35,11 @@ impl Numbers {
         Ok((self.last, true))
     }
 
+    /// How many there are: the last number.
+    pub(crate) fn count(&self) -> i64 {
+        self.last
+    }
+
     /// The number of what was numbered before.
     pub(crate) fn known(&self, key: i64) -> io::Result<Option<i64>> {
         self.known.get(key)

@@ -4,18 +4,14 @@ use std::io;
 use std::rc::Rc;
 
 use gputrace_collectors::schema::TableId;
-use rustc_hash::FxHashMap;
 
-use super::names::{full_name, printable};
-use super::stacks::frame_text;
+use super::stacks::told::{Shown, Told};
+use super::stacks::{frame_text, place};
 use super::{Filter, Frame, NO_STACK, Trace, Want};
 use crate::spilled::Spilled;
 
 /// Texts by id.
 pub(crate) type Texts = Spilled<Rc<str>>;
-
-/// Functions whose names as shown are kept, not to be made again for each stack that they are in.
-const SHOWN: usize = 10_000;
 
 impl Trace {
     /// Every name, as `shown` makes it of the one that was recorded; of two with one id the first.
@@ -35,43 +31,30 @@ impl Trace {
 
     /// Every stack as one text, innermost first: `step /u/train.py:44 < main /u/train.py:90 < start (libc.so.6)`.
     pub(crate) fn every_stack(&self) -> io::Result<Stacks> {
-        self.stacks_as(" < ", |frame| {
-            frame_text(&frame.function, if frame.file.is_empty() { frame.module } else { frame.file }, frame.line)
-        })
-        .map(Stacks)
+        let text = |frame: &Told<'_>| frame_text(frame.function, place(frame.file, frame.module), frame.line);
+        self.stacks_as(" < ", text).map(Stacks)
     }
 
     /// The frames of every stack.
     pub(crate) fn every_frame(&self) -> io::Result<StackFrames> {
-        self.stacks_as(FRAME, |frame| frame.packed()).map(StackFrames)
+        self.stacks_as(FRAME, packed).map(StackFrames)
     }
 
     /// Every stack as the texts of its frames with something between them.
     fn stacks_as(&self, between: &'static str, text: impl Fn(&Told<'_>) -> String) -> io::Result<Texts> {
         let mut found =
-            Found { stacks: Texts::default(), between, id: NO_STACK, frames: Vec::new(), shown: Default::default() };
+            Found { stacks: Texts::default(), between, id: NO_STACK, frames: Vec::new(), shown: Shown::default() };
         let mut done = Ok(());
-        let columns = &["stack_id", "depth", "language", "function", "file", "line", "module", "offset"];
-        self.scan(&[Want { table: TableId::Stacks, columns }], &Filter::default(), &mut |rows| {
-            let (id, depth) = (rows.i64_or("stack_id", NO_STACK), rows.i32_or("depth", 0));
-            let (language, function, file) = (rows.texts("language"), rows.texts("function"), rows.texts("file"));
-            let (line, module, offset) = (rows.i32_or("line", 0), rows.texts("module"), rows.i64_or("offset", -1));
-            for row in 0..rows.len {
-                if done.is_ok() && id[row] != found.id {
-                    done = found.end(id[row]);
+        self.each_frame(
+            |_| true,
+            |id, depth, told| {
+                if done.is_ok() && id != found.id {
+                    done = found.end(id);
                 }
-                let python = language.get(row) == "python";
-                let told = Told {
-                    python,
-                    function: found.shown(python, function.get(row)),
-                    file: file.get(row),
-                    line: Some(line[row]).filter(|line| *line > 0),
-                    module: module.get(row),
-                    address: Some(offset[row]).filter(|at| *at >= 0 && function.get(row).is_empty()),
-                };
-                found.frames.push((depth[row], text(&told)));
-            }
-        });
+                let shown = found.shown.of(told.python, told.function, |text| text.into());
+                found.frames.push((depth, text(&Told { function: &shown, ..*told })));
+            },
+        );
         done.and_then(|()| found.end(NO_STACK))?;
         Ok(found.stacks)
     }
@@ -103,25 +86,13 @@ impl StackFrames {
 const FRAME: &str = "\u{1e}";
 const PART: char = '\u{1f}';
 
-/// What a table says of a frame.
-struct Told<'a> {
-    python: bool,
-    /// As it is shown.
-    function: Rc<str>,
-    file: &'a str,
-    line: Option<i32>,
-    module: &'a str,
-    address: Option<i64>,
-}
-
-impl Told<'_> {
-    fn packed(&self) -> String {
-        let number = |number: Option<i64>| number.map_or(String::new(), |number| number.to_string());
-        let python = if self.python { "python" } else { "" };
-        let (line, address) = (number(self.line.map(i64::from)), number(self.address));
-        let parts: [&str; 6] = [python, &self.function, self.file, &line, self.module, &address];
-        parts.map(|part| part.replace([PART, '\u{1e}'], "")).join(&PART.to_string())
-    }
+/// A frame with its function as it is shown, as one text.
+fn packed(frame: &Told<'_>) -> String {
+    let number = |number: Option<i64>| number.map_or(String::new(), |number| number.to_string());
+    let python = if frame.python { "python" } else { "" };
+    let (line, address) = (number(frame.line.map(i64::from)), number(frame.address));
+    let parts: [&str; 6] = [python, frame.function, frame.file, &line, frame.module, &address];
+    parts.map(|part| part.replace([PART, '\u{1e}'], "")).join(&PART.to_string())
 }
 
 fn unpacked(text: &str) -> Frame {
@@ -144,8 +115,7 @@ struct Found {
     /// The stack that is being read, and its frames.
     id: i64,
     frames: Vec<(i32, String)>,
-    /// Of functions that are not Python's, and that are.
-    shown: [FxHashMap<Box<str>, Rc<str>>; 2],
+    shown: Shown<Rc<str>>,
 }
 
 impl Found {
@@ -160,20 +130,6 @@ impl Found {
         }
         let texts = || frames.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(self.between).into();
         self.stacks.get_or_insert(id, texts).map(drop)
-    }
-
-    /// A function as it is shown.
-    fn shown(&mut self, python: bool, function: &str) -> Rc<str> {
-        let known = &mut self.shown[usize::from(python)];
-        if let Some(shown) = known.get(function) {
-            return Rc::clone(shown);
-        }
-        let shown: Rc<str> = if python { printable(function) } else { full_name(function) }.into();
-        if known.len() >= SHOWN {
-            known.clear();
-        }
-        known.insert(function.into(), Rc::clone(&shown));
-        shown
     }
 }
 

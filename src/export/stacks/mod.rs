@@ -58,10 +58,14 @@ struct Sums<'f, 't> {
     lines: Vec<Line>,
 }
 
+/// What is summed up, and the frames of all stacks beside it: there may be more than have room in memory.
+fn gathered<'t>(trace: &'t Trace, filter: &'t Filter, needs: &[Need]) -> io::Result<(Facts<'t>, StackFrames)> {
+    Ok((Facts::gather_without_lines(trace, filter, needs), trace.every_frame()?))
+}
+
 /// Writes a gzipped profile of pprof's, of all processes.
 pub(crate) fn pprof(trace: &Trace, filter: &Filter, file: &Path, of: ExportOf, at: ExportAt) -> io::Result<Written> {
-    let facts = Facts::gather_without_lines(trace, filter, &[need(of)]);
-    let frames = trace.every_frame()?;
+    let (facts, frames) = gathered(trace, filter, &[need(of)])?;
     let sums = Sums { frames: Some(&frames), ..Sums::of(&facts, of, at) };
     finish(Output::gzipped(file)?, |output| pprof::write(&sums, at, output).map(|()| sums.lines.len()))
 }
@@ -74,8 +78,7 @@ pub(crate) fn folded(
     value: ExportValue,
     at: ExportAt,
 ) -> io::Result<Written> {
-    let facts = Facts::gather_without_lines(trace, filter, &[need(value.of())]);
-    let frames = trace.every_frame()?;
+    let (facts, frames) = gathered(trace, filter, &[need(value.of())])?;
     let sums = Sums { frames: Some(&frames), ..Sums::of(&facts, value.of(), at) };
     finish(Output::create(file)?, |output| folded::write(&sums, value, output))
 }
@@ -89,8 +92,7 @@ pub(crate) fn speedscope(
     at: ExportAt,
 ) -> io::Result<Written> {
     let wanted = || ALL.into_iter().filter(|of| values.iter().any(|value| value.of() == *of));
-    let facts = Facts::gather_without_lines(trace, filter, &wanted().map(need).collect::<Vec<_>>());
-    let frames = trace.every_frame()?;
+    let (facts, frames) = gathered(trace, filter, &wanted().map(need).collect::<Vec<_>>())?;
     let sums = |of| Sums { frames: Some(&frames), ..Sums::of(&facts, of, at) };
     let sums: Vec<Sums<'_, '_>> = wanted().map(sums).collect();
     finish(Output::create(file)?, |output| speedscope::write(&sums, values, output))

@@ -49,7 +49,7 @@ pub(super) fn write(sums: &Sums<'_, '_>, at: ExportAt, output: &mut impl Write) 
     tables.text("")?;
     for value in sums.of.values() {
         let value = tables.value_type(value.name(), value.unit())?;
-        tables.part(field::SAMPLE_TYPE, &value)?;
+        tables.part(field::SAMPLE_TYPE, value.bytes())?;
     }
     // The first library is what a profile is said to be of.
     if let Some(main) = sums.main(1) {
@@ -63,7 +63,7 @@ pub(super) fn write(sums: &Sums<'_, '_>, at: ExportAt, output: &mut impl Write) 
         sample.numbers(2, line.values.iter().copied());
         sample.part(3, tables.label("process", Err(&program.name))?.bytes());
         sample.part(3, tables.label("pid", Ok(program.pid.into()))?.bytes());
-        tables.part(field::SAMPLE, &sample)?;
+        tables.part(field::SAMPLE, sample.bytes())?;
     }
     let (trace, mut rest) = (sums.facts.trace, Message::default());
     rest.number(field::TIME_NANOS, trace.began_ns());
@@ -92,10 +92,10 @@ fn comment(of: ExportOf, at: ExportAt) -> &'static str {
 }
 
 impl<W: Write> Tables<'_, W> {
-    /// Writes a message of the profile.
-    fn part(&mut self, field: u32, message: &Message) -> io::Result<()> {
+    /// Writes a message or a text of the profile.
+    fn part(&mut self, field: u32, bytes: &[u8]) -> io::Result<()> {
         let mut whole = Message::default();
-        whole.part(field, message.bytes());
+        whole.part(field, bytes);
         self.output.write_all(whole.bytes())
     }
 
@@ -103,9 +103,7 @@ impl<W: Write> Tables<'_, W> {
     fn text(&mut self, text: &str) -> io::Result<i64> {
         let (number, is_new) = self.texts.of(text)?;
         if is_new {
-            let mut entry = Message::default();
-            entry.part(field::STRING_TABLE, text.as_bytes());
-            self.output.write_all(entry.bytes())?;
+            self.part(field::STRING_TABLE, text.as_bytes())?;
         }
         Ok(number - 1)
     }
@@ -137,7 +135,7 @@ impl<W: Write> Tables<'_, W> {
             location.number(1, id);
             location.number(2, self.mapping(&frame.module)?);
             location.part(4, line.bytes());
-            self.part(field::LOCATION, &location)?;
+            self.part(field::LOCATION, location.bytes())?;
         }
         Ok(id)
     }
@@ -152,7 +150,7 @@ impl<W: Write> Tables<'_, W> {
             for (field, value) in [(1, id), (2, name), (3, name), (4, file)] {
                 function.number(field, value);
             }
-            self.part(field::FUNCTION, &function)?;
+            self.part(field::FUNCTION, function.bytes())?;
         }
         Ok(id)
     }
@@ -169,7 +167,7 @@ impl<W: Write> Tables<'_, W> {
             mapping.number(5, self.text(module)?);
             // Functions, files, lines and inlined frames are there: pprof need not look for the library.
             (7..=10).for_each(|field| mapping.number(field, 1));
-            self.part(field::MAPPING, &mapping)?;
+            self.part(field::MAPPING, mapping.bytes())?;
         }
         Ok(id)
     }

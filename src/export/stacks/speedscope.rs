@@ -20,7 +20,6 @@ use crate::trace::Frame;
 struct Frames {
     numbers: Numbers,
     all: Spilled<Rc<str>>,
-    last: i64,
 }
 
 /// Writes the profiles that have something. How many stacks they have.
@@ -57,7 +56,7 @@ pub(super) fn write(all: &[Sums<'_, '_>], values: &[ExportValue], output: &mut i
         output.write_all(b"\n{\"type\":\"sampled\",\"name\":\"nothing is known by stack\",\"unit\":\"none\",\"startValue\":0,\"endValue\":0,\"samples\":[],\"weights\":[]}")?;
     }
     output.write_all(b"],\n\"shared\":{\"frames\":[")?;
-    for number in 1..=frames.last {
+    for number in 1..=frames.numbers.count() {
         output.write_all(if number == 1 { b"" } else { b"," })?;
         output.write_all(frames.all.get(number)?.as_deref().unwrap_or("{}").as_bytes())?;
     }
@@ -103,16 +102,15 @@ impl Frames {
         let (number, is_new) = self.numbers.of(frame)?;
         if is_new {
             // A library stands for a source that is not known.
-            let file = if frame.file.is_empty() { &frame.module } else { &frame.file };
+            let file = frame.place();
             let mut object = json!({ "name": name_of(frame) });
             if !file.is_empty() {
-                object["file"] = file.as_str().into();
+                object["file"] = file.into();
             }
             if let Some(line) = frame.line {
                 object["line"] = line.into();
             }
             self.all.insert(number, object.to_string().into())?;
-            self.last = number;
         }
         Ok(number - 1)
     }

@@ -4,13 +4,10 @@
 //! its texts, where one with texts of its own takes 250.
 
 use indexmap::IndexSet;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxBuildHasher;
 
 use super::Frame;
-use crate::trace::names::{full_name, printable};
-
-/// Functions whose names as shown are kept meanwhile.
-const SHOWN: usize = 10_000;
+use super::told::{Shown, Told};
 
 /// A frame, with texts as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,48 +25,21 @@ struct Held {
 pub(super) struct Frames {
     texts: IndexSet<Box<str>, FxBuildHasher>,
     all: IndexSet<Held, FxBuildHasher>,
-    /// Numbers of functions as shown, by what stands in the table, where they are mangled: native ones, and Python's.
-    shown: [FxHashMap<Box<str>, u32>; 2],
-}
-
-/// What a table says of a frame.
-pub(super) struct Told<'a> {
-    pub(super) python: bool,
-    /// As it stands there, mangled.
-    pub(super) function: &'a str,
-    pub(super) file: &'a str,
-    pub(super) line: Option<i32>,
-    pub(super) module: &'a str,
-    pub(super) address: Option<i64>,
+    /// Numbers of functions' names.
+    shown: Shown<u32>,
 }
 
 impl Frames {
     /// The number of a frame.
     pub(super) fn number(&mut self, of: &Told<'_>) -> u32 {
-        let function = self.function(of.python, of.function);
-        let [file, module] = [of.file, of.module].map(|text| self.text(text));
-        let held = Held { python: of.python, line: of.line, function, file, module, address: of.address };
-        self.all.insert_full(held).0 as u32
-    }
-
-    fn function(&mut self, python: bool, mangled: &str) -> u32 {
-        if let Some(number) = self.shown[usize::from(python)].get(mangled) {
-            return *number;
-        }
-        let number = self.text(&if python { printable(mangled) } else { full_name(mangled) });
-        let shown = &mut self.shown[usize::from(python)];
-        if shown.len() >= SHOWN {
-            shown.clear();
-        }
-        shown.insert(mangled.into(), number);
-        number
-    }
-
-    fn text(&mut self, text: &str) -> u32 {
-        match self.texts.get_index_of(text) {
+        let mut number = |text: &str| match self.texts.get_index_of(text) {
             Some(number) => number as u32,
             None => self.texts.insert_full(text.into()).0 as u32,
-        }
+        };
+        let [file, module] = [of.file, of.module].map(&mut number);
+        let function = self.shown.of(of.python, of.function, number);
+        let held = Held { python: of.python, line: of.line, function, file, module, address: of.address };
+        self.all.insert_full(held).0 as u32
     }
 
     /// A frame with its texts.
@@ -88,7 +58,7 @@ impl Frames {
 
     /// Nothing more comes: what only that needed goes.
     pub(super) fn seal(&mut self) {
-        self.shown = Default::default();
+        self.shown = Shown::default();
     }
 
     #[cfg(test)]

@@ -2,14 +2,14 @@
 
 mod held;
 mod site;
+pub(super) mod told;
 
-use gputrace_collectors::schema::TableId;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
+use super::Trace;
 use super::names::printable;
-use super::{Filter, Trace, Want};
-use held::{Frames, Told};
+use held::Frames;
 pub(crate) use site::Site;
 use site::{Sources, site};
 
@@ -45,29 +45,16 @@ impl Trace {
     /// Reads the stacks with these ids and no others.
     pub(crate) fn sites(&self, ids: &FxHashSet<i64>) -> Sites {
         let (mut frames, mut found) = (Frames::default(), FxHashMap::<i64, Vec<(i32, u32)>>::default());
-        let columns = &["stack_id", "depth", "language", "function", "file", "line", "module", "offset"];
-        self.scan(&[Want { table: TableId::Stacks, columns }], &Filter::default(), &mut |rows| {
-            let (id, depth) = (rows.i64_or("stack_id", NO_STACK), rows.i32_or("depth", 0));
-            let (language, function, file) = (rows.texts("language"), rows.texts("function"), rows.texts("file"));
-            let (line, module) = (rows.i32_or("line", 0), rows.texts("module"));
-            let offset = rows.i64_or("offset", -1);
-            for row in (0..rows.len).filter(|row| ids.contains(&id[*row])) {
-                let stack = found.entry(id[row]).or_default();
+        self.each_frame(
+            |id| ids.contains(&id),
+            |id, depth, told| {
+                let stack = found.entry(id).or_default();
                 // Of a depth that is told again the first counts.
-                if stack.iter().any(|(known, _)| *known == depth[row]) {
-                    continue;
+                if stack.iter().all(|(known, _)| *known != depth) {
+                    stack.push((depth, frames.number(told)));
                 }
-                let number = frames.number(&Told {
-                    python: language.get(row) == "python",
-                    function: function.get(row),
-                    file: file.get(row),
-                    line: Some(line[row]).filter(|line| *line > 0),
-                    module: module.get(row),
-                    address: Some(offset[row]).filter(|at| *at >= 0 && function.get(row).is_empty()),
-                });
-                stack.push((depth[row], number));
-            }
-        });
+            },
+        );
         frames.seal();
         let (mut sources, mut sites) = (Sources::new(self.began_ns()), Places::default());
         let stacks = found.into_iter().map(|(id, mut stack)| {
@@ -136,17 +123,27 @@ impl Sites {
 impl Frame {
     /// `train.py:90 main`, `start (libc.so.6)`: as a site is named.
     pub(crate) fn short(&self) -> String {
-        let file = printable(if self.file.is_empty() { &self.module } else { &self.file });
+        let file = printable(self.place());
         Site { file, line: self.line, function: self.name(), text: None }.short()
     }
 
     /// `main /u/train.py:90`, `start (libc.so.6)`.
     fn text(&self) -> String {
-        frame_text(&self.function, if self.file.is_empty() { &self.module } else { &self.file }, self.line)
+        frame_text(&self.function, self.place(), self.line)
+    }
+
+    /// Its source or, where that is not known, the library.
+    pub(crate) fn place(&self) -> &str {
+        place(&self.file, &self.module)
     }
 }
 
-/// `main /u/train.py:90`, `start (libc.so.6)`: of the function as it is shown, and the source or, where that is not known, the library.
+/// The source of a frame or, where that is not known, the library.
+pub(super) fn place<'a>(file: &'a str, module: &'a str) -> &'a str {
+    if file.is_empty() { module } else { file }
+}
+
+/// `main /u/train.py:90`, `start (libc.so.6)`: of the function as it is shown, and its [`place`].
 pub(super) fn frame_text(function: &str, place: &str, line: Option<i32>) -> String {
     let function = if function.is_empty() { "?" } else { function };
     match (line, place.rsplit('/').next().unwrap_or_default()) {
@@ -158,7 +155,8 @@ pub(super) fn frame_text(function: &str, place: &str, line: Option<i32>) -> Stri
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use gputrace_collectors::schema::TableId;
+
     use crate::trace::testing::TestTrace;
 
     #[test]

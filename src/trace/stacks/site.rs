@@ -82,7 +82,7 @@ pub(super) fn site(frames: &[&Frame], sources: &mut Sources) -> Option<Site> {
     let allocates = |frame: &&&Frame| !frame.is_allocator();
     let own = frames.iter().find(|frame| frame.is_own());
     let frame = own.or_else(|| frames.iter().find(allocates)).or_else(|| frames.first())?;
-    let place = if frame.file.is_empty() { &frame.module } else { &frame.file };
+    let place = frame.place();
     let text = if frame.python { frame.line.and_then(|line| sources.line(&frame.file, line)) } else { None };
     Some(Site { file: printable(place), line: frame.line, function: frame.name(), text })
 }
