@@ -135,6 +135,7 @@ pub struct Config {
     #[serde(default)]
     pub standing: bool,
     /// It is one of `gputrace collect`, whose programs start without us and which a next collector goes on with.
+    #[serde(default)]
     pub collected: bool,
     /// A file that, while it is there, switches recording off.
     pub disable_file: Option<PathBuf>,
@@ -356,7 +357,7 @@ impl Warnings {
     }
 }
 
-/// Programs of a session that outlives its collectors which a signal ended soon after their start.
+/// Programs of a session that outlives its collectors which a signal ended.
 pub struct Faults(Shared);
 
 impl Faults {
@@ -408,7 +409,7 @@ impl Running {
         Warnings(self.shared.clone())
     }
 
-    /// Programs that a fault ended soon after their start, of a session that outlives its collectors.
+    /// Programs that a signal ended, of a session that outlives its collectors.
     pub fn faults(&self) -> Faults {
         Faults(self.shared.clone())
     }

@@ -6,6 +6,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use gputrace_abi::text::{FNV, fnv};
+
 /// What a name is: column `kind` of the table `names`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NameKind {
@@ -50,22 +52,18 @@ pub(crate) struct Hash(u64);
 impl Hash {
     /// Of something of this kind.
     pub(crate) fn new(kind: &str) -> Hash {
-        let mut hash = Hash(0xcbf2_9ce4_8422_2325);
+        let mut hash = Hash(FNV);
         hash.text(kind);
-        hash.byte(0);
+        hash.text("\0");
         hash
     }
 
-    fn byte(&mut self, byte: u8) {
-        self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-
     pub(crate) fn text(&mut self, text: &str) {
-        text.bytes().for_each(|b| self.byte(b));
+        self.0 = fnv(self.0, text.as_bytes());
     }
 
     pub(crate) fn number(&mut self, number: u64) {
-        number.to_le_bytes().into_iter().for_each(|b| self.byte(b));
+        self.0 = fnv(self.0, &number.to_le_bytes());
     }
 
     pub(crate) fn id(&self) -> i64 {

@@ -9,6 +9,7 @@ use core::hint::cold_path;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use gputrace_abi::event::{past, text_kind};
+use gputrace_abi::text::{FNV, fnv};
 
 use crate::hooks::cuda::DriverCalls;
 use crate::thread::State;
@@ -158,12 +159,7 @@ fn is_new(hash: u64) -> bool {
     false
 }
 
-/// FNV-1a, 64 bit.
-pub(crate) const fn hash(mut bytes: &[u8]) -> u64 {
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    while let [byte, rest @ ..] = bytes {
-        hash = (hash ^ *byte as u64).wrapping_mul(0x0100_0000_01b3);
-        bytes = rest;
-    }
-    hash
+/// The hash of a text.
+pub(crate) const fn hash(bytes: &[u8]) -> u64 {
+    fnv(FNV, bytes)
 }

@@ -100,10 +100,7 @@ impl Brake {
 
     /// Notes how a traced run that began at `started` ended. True: from now on the brake is on.
     pub(crate) fn note(&self, ending: Ending, started: SystemTime, wall: Duration) -> io::Result<bool> {
-        let Ending::Signal(signal) = ending else { return Ok(false) };
-        if wall > SOON || FAULTS.iter().all(|(fault, _)| *fault != signal) || self.engaged().is_some() {
-            return Ok(false);
-        }
+        let Some(signal) = fault(ending, wall).filter(|_| self.engaged().is_none()) else { return Ok(false) };
         let start = started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         self.append(Death { start, end: start + wall.as_millis() as u64, signal })?;
         Ok(self.engaged().is_some())
@@ -127,6 +124,12 @@ impl Brake {
         }
         Ok(())
     }
+}
+
+/// The signal of an ending that counts: a fault, so long after the start.
+pub(crate) fn fault(ending: Ending, wall: Duration) -> Option<i32> {
+    let Ending::Signal(signal) = ending else { return None };
+    (wall <= SOON && FAULTS.iter().any(|(fault, _)| *fault == signal)).then_some(signal)
 }
 
 /// Commands whose brake is on.

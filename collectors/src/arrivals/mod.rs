@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(crate) use holder::{Holder, Holders};
 #[cfg(target_os = "linux")]
@@ -59,6 +59,10 @@ pub(crate) struct Announced {
     pidfd: OwnedFd,
 }
 
+/// Segments that come as files are looked for this often.
+pub(crate) const LOOK_FOR_FILES: Duration = Duration::from_millis(250);
+/// And no more often where one is said to be there.
+const SOON: Duration = Duration::from_millis(20);
 /// Processes whose file was not found yet, at most.
 const MOST_ANNOUNCED: usize = 64;
 
@@ -69,6 +73,8 @@ pub(crate) struct Arrivals {
     adopted: Vec<PathBuf>,
     holders: Holders,
     announced: Vec<Announced>,
+    /// Somebody says that there is a file that was not looked for yet.
+    there_is_a_file: bool,
 }
 
 impl Arrivals {
@@ -84,6 +90,7 @@ impl Arrivals {
             adopted: Vec::new(),
             holders: Holders::default(),
             announced: Vec::new(),
+            there_is_a_file: false,
         })
     }
 
@@ -92,17 +99,21 @@ impl Arrivals {
         self.door.descriptor()
     }
 
-    /// Whether somebody must be looked at again soon, who has come and said nothing yet.
+    /// Whether somebody must be looked at again soon, who has come and said nothing yet, or says that there is a file.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.door.is_waiting()
+        self.door.is_waiting() || self.there_is_a_file
     }
 
-    /// Takes whoever has come. True: it is time to [look for files](Self::adopt_files).
-    pub(crate) fn accept(&mut self, take: impl FnMut(Arrival)) -> bool {
-        let there_is_one = self.door.accept(take, &mut self.announced);
+    /// Takes whoever has come.
+    pub(crate) fn accept(&mut self, take: impl FnMut(Arrival)) {
+        self.there_is_a_file |= self.door.accept(take, &mut self.announced);
         let old = self.announced.len().saturating_sub(MOST_ANNOUNCED);
         self.announced.drain(..old);
-        there_is_one
+    }
+
+    /// How often it is worth to [look for files](Self::adopt_files).
+    pub(crate) fn look_every(&self) -> Duration {
+        if self.there_is_a_file { SOON } else { LOOK_FOR_FILES }
     }
 
     /// Gives those who have said nothing yet a moment.
@@ -117,6 +128,7 @@ impl Arrivals {
 
     /// Takes segments that stand as files in the session's folder. `last`: those too of which it is not easy to say whose they are.
     pub(crate) fn adopt_files(&mut self, last: bool, mut take: impl FnMut(Arrival)) {
+        self.there_is_a_file = false;
         let Ok(entries) = fs::read_dir(&self.session) else { return };
         self.holders.begin(last);
         for entry in entries.flatten() {

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use gputrace_abi::clock::COUNTER;
 use gputrace_abi::sync::Ordering;
 
-use super::{BUSY, Drain, LOOK_FOR_FILES};
+use super::{BUSY, Drain};
+use crate::arrivals::LOOK_FOR_FILES;
 use crate::counters::Sampler;
 use crate::detail;
 use crate::manifest::{ExitStatusInfo, Manifest, Root};

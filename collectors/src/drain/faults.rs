@@ -1,17 +1,15 @@
-//! Programs of a session that outlives its collectors which a fault ended soon after their start: whoever runs the collector decides
-//! whether they are traced again.
+//! Programs of a session that outlives its collectors which a signal ended: whoever runs the collector decides whether they are traced
+//! again.
 
 use std::sync::PoisonError;
 
 use super::Drain;
 use crate::process::Process;
 
-/// A death so soon after the start counts, ns.
-const SOON_NS: i64 = 60_000_000_000;
 /// Deaths that nobody has asked for, at most.
 const MOST: usize = 256;
 
-/// A program that a signal ended soon after its start.
+/// A program that a signal ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Path of the executable, as the process itself saw it.
@@ -30,10 +28,8 @@ impl Drain {
     /// A process has ended. Those that were forked and called no exec are no programs of their own.
     pub(super) fn note_fault(&mut self, process: &Process) {
         let Some(fault) = process.fault(&self.clocks).filter(|_| self.config.collected) else { return };
-        if fault.end_ns.saturating_sub(fault.start_ns) <= SOON_NS {
-            let mut report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-            report.faults.truncate(MOST - 1);
-            report.faults.push_back(fault);
-        }
+        let mut report = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        report.faults.truncate(MOST - 1);
+        report.faults.push_back(fault);
     }
 }

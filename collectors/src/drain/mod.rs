@@ -42,7 +42,7 @@ use switch::Switch;
 use watch::Watch;
 
 use crate::Config;
-use crate::arrivals::Arrivals;
+use crate::arrivals::{Arrivals, LOOK_FOR_FILES};
 use crate::clock::Clocks;
 use crate::control::Control;
 use crate::counters::Sampler;
@@ -64,10 +64,6 @@ const IDLE: Duration = Duration::from_millis(50);
 const BUSY: Duration = Duration::from_millis(1);
 /// Events of a pass that are worth waking up for.
 const WORTH: usize = 2048;
-/// Segments that come as files are looked for this often.
-const LOOK_FOR_FILES: Duration = Duration::from_millis(250);
-/// And no more often where one is said to be there.
-const SOON: Duration = Duration::from_millis(20);
 /// Rows wait this long for their batch to fill.
 const BATCH_AGE: Duration = Duration::from_millis(200);
 /// What the launcher tells the drain.
@@ -137,8 +133,6 @@ pub(crate) struct Drain {
     thread_rows: Vec<ThreadRow>,
     interval: Duration,
     looked_for_files: Instant,
-    /// A process says that it has made one.
-    there_is_a_file: bool,
     batched: Instant,
     described: Instant,
     describing_takes: Duration,
@@ -219,7 +213,6 @@ impl Drain {
             thread_rows: Vec::new(),
             interval: IDLE,
             looked_for_files: now,
-            there_is_a_file: false,
             batched: now,
             described: now,
             describing_takes: Duration::ZERO,
@@ -277,10 +270,7 @@ impl Drain {
 
     /// Sleeps until something happens or the rings are due.
     fn sleep(&mut self) {
-        let wait = match (
-            self.processes.is_empty(),
-            !self.is_behind() && !self.arrivals.is_waiting() && !self.there_is_a_file,
-        ) {
+        let wait = match (self.processes.is_empty(), !self.is_behind() && !self.arrivals.is_waiting()) {
             (_, false) => Duration::from_millis(2),
             (false, true) => self.interval,
             (true, true) => LOOK_FOR_FILES,

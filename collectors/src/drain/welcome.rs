@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use super::{Drain, LOOK_FOR_FILES, SOON};
+use super::Drain;
 use crate::accounting::ByClass;
 use crate::arrivals::Arrival;
 use crate::heir::standing;
@@ -51,10 +51,8 @@ impl Drain {
     /// Takes over the segments that have come.
     pub(super) fn welcome(&mut self) {
         let mut came = Vec::new();
-        self.there_is_a_file |= self.arrivals.accept(|arrival| came.push(arrival));
-        let every = if self.there_is_a_file { SOON } else { LOOK_FOR_FILES };
-        if self.looked_for_files.elapsed() >= every {
-            self.there_is_a_file = false;
+        self.arrivals.accept(|arrival| came.push(arrival));
+        if self.looked_for_files.elapsed() >= self.arrivals.look_every() {
             self.looked_for_files = Instant::now();
             let last = self.deadline.get().is_some();
             self.arrivals.adopt_files(last, |arrival| came.push(arrival));

@@ -32,6 +32,11 @@ impl Item {
         Item { head: Head { kind: Kind::Live, table, first: 0, rows }, bytes: image }
     }
 
+    /// Nothing runs any more of what such rows were about, or it has become rows of its own.
+    pub(crate) fn no_live(table: TableId) -> Item {
+        Item::live(table, 0, Vec::new())
+    }
+
     /// The rows before `end` that the first `length` bytes of an unfinished file hold, with this footer.
     pub(crate) fn part(table: TableId, end: u64, path: &str, length: u64, footer: &[u8]) -> Item {
         let mut bytes = (path.len() as u16).to_le_bytes().to_vec();

@@ -35,7 +35,7 @@ impl Process {
             exe: self.facts.exe.clone(),
             command: self.facts.command.clone(),
             origin: if self.facts.forked { "fork" } else { "exec" },
-            start_ns: clocks.ns(self.clock, self.segment.view().started().ticks),
+            start_ns: self.start_ns(clocks),
             end_ns: self.ended_ns,
             exit_code: self.ending.code,
             exit_signal: self.ending.signal,

@@ -36,7 +36,7 @@ impl Process {
         // A command buffer of Metal's tells of its time by itself.
         let commits = account.kinds.get(Class::Commit.name()).is_some_and(|commits| commits.seen > 0);
         let observed_ns = match commits {
-            true => Some(clocks.now_ns() - clocks.ns(self.clock, self.segment.view().started().ticks)),
+            true => Some(clocks.now_ns() - self.start_ns(clocks)),
             false => self.gpu.observed_ns(known_ns),
         };
         let shed = Shed::of(header.shed.load(Ordering::Relaxed));
@@ -47,7 +47,7 @@ impl Process {
             rank: self.rank(),
             exe: self.facts.exe.clone(),
             command: self.facts.command.clone(),
-            start_ns: clocks.ns(self.clock, self.segment.view().started().ticks),
+            start_ns: self.start_ns(clocks),
             recording: self.is_recording(),
             threads,
             sums: account,

@@ -342,9 +342,14 @@ impl Process {
             exe: self.facts.exe.clone(),
             first_word: self.facts.first_word.clone(),
             signal,
-            start_ns: clocks.ns(self.clock, self.segment.view().started().ticks),
+            start_ns: self.start_ns(clocks),
             end_ns,
         })
+    }
+
+    /// When it began.
+    pub(super) fn start_ns(&self, clocks: &Clocks) -> i64 {
+        clocks.ns(self.clock, self.segment.view().started().ticks)
     }
 
     /// Rows of threads that have ended since the last call.

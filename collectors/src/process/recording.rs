@@ -58,7 +58,7 @@ impl Process {
             Some(word) => word & 1 == 0,
             None => header.paused.load(Ordering::Relaxed) == 0,
         };
-        self.recording = Recording::new(clocks.ns(self.clock, self.segment.view().started().ticks), on);
+        self.recording = Recording::new(self.start_ns(clocks), on);
     }
 
     /// Sees how it goes on after an earlier collector, which was killed at some time, and whose manifest says when recording was on
@@ -77,7 +77,7 @@ impl Process {
             }
             // The word that it was switched off did not come to the disk.
             None if !on => {
-                let started_ns = clocks.ns(self.clock, self.segment.view().started().ticks);
+                let started_ns = self.start_ns(clocks);
                 self.recording = Recording::new(started_ns, true);
                 self.recording.turn(false, killed_ns);
             }

@@ -79,7 +79,7 @@ pub(super) fn write_young(
                 files.push(file);
             }
         }
-        items.extend(left.live.iter().map(|(table, _)| Item::live(*table, 0, Vec::new())));
+        items.extend(left.live.iter().map(|(table, _)| Item::no_live(*table)));
         // From here on the files have the rows, and the journal has them no more.
         Log::resume(journal.to_owned(), left.whole)?.append(&items)
     };

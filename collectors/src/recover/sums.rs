@@ -15,17 +15,15 @@ use crate::encode::Press;
 use crate::file::io_error;
 use crate::manifest::Manifest;
 use crate::rollups::Rollups;
-use crate::schema::TableId;
 use crate::tables::Tables;
-use crate::writer::Message;
+use crate::writer::{Message, SUMS};
 
 /// Of the rows that are added; each row says its own.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Whether none of the sums was removed to keep to a limit: else nobody can tell what they lack.
 pub(crate) fn are_whole(manifest: &Manifest) -> bool {
-    let sums = [TableId::Rollups, TableId::RollupNames].map(|table| table.table().name);
-    !manifest.removed.iter().any(|removed| sums.contains(&removed.table.as_str()))
+    !manifest.removed.iter().any(|removed| SUMS.iter().any(|sums| sums.table().name == removed.table))
 }
 
 /// Adds what the sums lack of the account, which is right already. There are some, and they [are whole](are_whole).

@@ -3,7 +3,6 @@
 //!
 //! Of what is added up between two readings the sum of all of them is told, as a counter; of all else the last reading.
 
-use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
@@ -36,12 +35,8 @@ static KNOWN: LazyLock<Known> = LazyLock::new(|| {
 
 /// Metrics of the counters that were read: of devices and control groups, and of processes.
 pub(super) fn families(shared: &[Reading], processes: &[(&Process, Labels)]) -> Vec<Family> {
-    let family = |(family, _): &(Family, f64)| {
-        // Static, so that nothing is copied but where it stands.
-        let name = |text: &Cow<'static, str>| text.clone();
-        Family::new(name(&family.name), family.kind, family.unit, name(&family.help))
-    };
-    let mut all: Vec<Family> = KNOWN.families.iter().map(family).collect();
+    // Their texts are static: of each only where it stands is copied.
+    let mut all: Vec<Family> = KNOWN.families.iter().map(|(family, _)| family.clone()).collect();
     let own = processes
         .iter()
         .flat_map(|(process, labels)| process.counters.iter().map(|reading| (reading, labels.as_slice())));

@@ -130,7 +130,7 @@ fn number(out: &mut String, value: f64) {
     const EXACT: f64 = 9e15;
     let _ = match value {
         value if value.fract() == 0.0 && (0.0..EXACT).contains(&value) && value.is_sign_positive() => {
-            whole(out, value as u64);
+            out.push_str(itoa::Buffer::new().format(value as u64));
             Ok(())
         }
         value if value == f64::INFINITY => write!(out, "+Inf"),
@@ -138,20 +138,6 @@ fn number(out: &mut String, value: f64) {
         value if value.is_nan() => write!(out, "NaN"),
         value => write!(out, "{value}"),
     };
-}
-
-fn whole(out: &mut String, mut value: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    out.push_str(str::from_utf8(&digits[at..]).unwrap_or_default());
 }
 
 /// The end of a bucket: it has a fraction or an exponent.

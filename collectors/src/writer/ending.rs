@@ -47,7 +47,7 @@ impl Writer {
             items.extend(self.young_item(*table));
             if self.log.has_live(*table) {
                 // What was about things that still ran has become rows.
-                items.push(Item::live(*table, 0, Vec::new()));
+                items.push(Item::no_live(*table));
             }
         }
         self.log.append(&items).is_ok()

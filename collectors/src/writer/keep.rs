@@ -23,7 +23,7 @@ const KEPT: [TableId; 7] = [
     TableId::GraphKernels,
 ];
 /// Tables of sums.
-const SUMS: [TableId; 2] = [TableId::Rollups, TableId::RollupNames];
+pub(crate) const SUMS: [TableId; 2] = [TableId::Rollups, TableId::RollupNames];
 
 /// Whether a table's rows are of those that go last: where there is little room, they come first.
 pub(crate) fn goes_last(table: TableId) -> bool {

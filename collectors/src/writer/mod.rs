@@ -36,7 +36,7 @@ use crate::schema::{TABLES, TableId};
 use crate::share::{Share, add};
 use crate::{CollectError, Config};
 use keep::Shelf;
-pub(crate) use keep::{Limits, goes_last};
+pub(crate) use keep::{Limits, SUMS, goes_last};
 pub(crate) use message::Message;
 use report::Report;
 pub(crate) use report::{Shared, trouble};
@@ -281,7 +281,7 @@ impl Writer {
     }
 
     /// Ends the table's file. Rows of a row group that is still open go into the next one. False: it could not be sealed,
-    /// and is kept. `last`: the journal goes next.
+    /// and is kept. `last`: nothing runs any more.
     fn seal(&mut self, table: TableId, last: bool) -> bool {
         let Some(stream) = self.streams.get_mut(table as usize) else { return true };
         let covered = stream.covered();
@@ -298,7 +298,7 @@ impl Writer {
             let mut items = vec![Item::part(table, covered, &file.part_name(), file.length(), &footer)];
             if live {
                 // What was about things that still ran has become rows of the file: periods of rollups that were open counted twice.
-                items.push(Item::live(table, 0, Vec::new()));
+                items.push(Item::no_live(table));
             }
             if let Err(error) = self.log.append(&items) {
                 self.trouble("the journal", &error);

@@ -40,7 +40,7 @@ pub(crate) struct Report {
     pub(super) stored: StoredTables,
     /// Lines for the launcher to print.
     pub(crate) warnings: VecDeque<String>,
-    /// Programs that a fault ended, for whoever keeps the brake.
+    /// Programs that a signal ended, for whoever keeps the brake.
     pub(crate) faults: VecDeque<Fault>,
     /// Rows that could not be stored.
     pub(crate) lost: Vec<Share>,

@@ -3,6 +3,8 @@
 //! A program is an executable file with the first word of its command line that is no option: of an interpreter that is the script, and
 //! one script is not another. A newer version of gputrace has its own chance.
 
+use crate::text::{FNV, fnv};
+
 /// A file `<session>/braked-<key as 16 hexadecimal digits>` says that the program with this key is started untraced.
 pub const SIGN: &str = "braked-";
 
@@ -14,11 +16,7 @@ pub fn first_word(arguments: &[u8]) -> &[u8] {
 
 /// A program's number.
 pub fn key(exe: &[u8], first: &[u8], version: &[u8]) -> u64 {
-    // FNV-1a: the same in every build.
-    let fold = |hash, bytes: &[u8]| {
-        bytes.iter().fold(hash, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
-    };
-    [exe, b"\0", first, b"\0", version].into_iter().fold(0xcbf2_9ce4_8422_2325, fold)
+    [exe, b"\0", first, b"\0", version].into_iter().fold(FNV, fnv)
 }
 
 #[cfg(test)]

@@ -7,6 +7,18 @@
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const FINISH: u64 = 0xd6e8_feb8_6659_fd93;
 
+/// FNV-1a, 64 bit, of nothing.
+pub const FNV: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// FNV-1a of what has this hash and these bytes behind it: the same in every build and on every machine.
+pub const fn fnv(mut hash: u64, mut bytes: &[u8]) -> u64 {
+    while let [byte, rest @ ..] = bytes {
+        hash = (hash ^ *byte as u64).wrapping_mul(0x0100_0000_01b3);
+        bytes = rest;
+    }
+    hash
+}
+
 /// Key of a text of this kind ([`crate::event::text_kind`]); never 0, which stands for no text.
 #[inline]
 pub fn key(kind: u64, bytes: &[u8]) -> u64 {

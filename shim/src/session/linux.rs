@@ -81,21 +81,15 @@ pub(super) fn counter_is_good(wanted: Option<&[u8]>) -> bool {
 pub(super) fn make(bytes: u64, forked: bool, notes: u32) -> Result<(), Failure> {
     if AS_FILES.load(Ordering::Relaxed) != 0 {
         make_file(bytes, forked, notes)?;
-        let hello = Hello { magic: MAGIC, version: VERSION, pid: sys::getpid(), segment_bytes: FILE };
-        let mut path = Path::folder();
-        path.push(b"/sock");
         // Where a collector is at work it knows of us at once, and how we end however soon; else the next one finds the file.
-        let _ = sys::send(path.bytes(), &hello.to_bytes(), None);
+        let _ = tell(&hello(FILE), None);
         return Ok(());
     }
     let memory = sys::memfd(c"gputrace")?;
     sys::ftruncate(&memory, bytes)?;
     let base = sys::map(bytes as usize, Some(&memory))?;
     fill(base, bytes, forked, notes);
-    let hello = Hello { magic: MAGIC, version: VERSION, pid: sys::getpid(), segment_bytes: bytes };
-    let mut path = Path::folder();
-    path.push(b"/sock");
-    if let Ok(listener) = sys::send(path.bytes(), &hello.to_bytes(), Some(&memory)) {
+    if let Ok(listener) = tell(&hello(bytes), Some(&memory)) {
         // SAFETY: just mapped, this large.
         if let Some(view) = unsafe { View::new(base, bytes as usize) } {
             view.header().listener.store(listener, Ordering::Relaxed);
@@ -107,18 +101,27 @@ pub(super) fn make(bytes: u64, forked: bool, notes: u32) -> Result<(), Failure> 
     make_file(bytes, forked, notes)
 }
 
+/// The message of a process with so large a segment.
+fn hello(segment_bytes: u64) -> [u8; size_of::<Hello>()] {
+    Hello { magic: MAGIC, version: VERSION, pid: sys::getpid(), segment_bytes }.to_bytes()
+}
+
+/// Sends the collector a message: its process as this one sees it, where one is at work.
+fn tell(message: &[u8], descriptor: Option<&sys::Fd>) -> Result<u32, sys::Errno> {
+    let mut path = Path::folder();
+    path.push(b"/sock");
+    sys::send(path.bytes(), message, descriptor)
+}
+
 /// Tells the collector why there is no segment.
 pub(super) fn refuse(why: Refusal) {
-    let hello = Hello { magic: MAGIC, version: VERSION, pid: sys::getpid(), segment_bytes: why as u64 };
     let mut message = [0u8; size_of::<Hello>() + EXE_BYTES];
     let (head, exe) = message.split_at_mut(size_of::<Hello>());
-    for (place, byte) in head.iter_mut().zip(hello.to_bytes()) {
+    for (place, byte) in head.iter_mut().zip(hello(why as u64)) {
         *place = byte;
     }
     let length = size_of::<Hello>() + sys::executable(exe);
-    let mut path = Path::folder();
-    path.push(b"/sock");
-    if sys::send(path.bytes(), message.get(..length).unwrap_or(&[]), None).is_err() {
+    if tell(message.get(..length).unwrap_or(&[]), None).is_err() {
         complain_of(why);
     }
 }

@@ -146,8 +146,8 @@ fn head(content: &Content<'_>, main: Option<&Subject<'_>>) -> String {
 /// How the command ended; where several launchers share the trace, each end that there was, the most frequent first.
 fn endings(content: &Content<'_>, process: Option<&Process>) -> String {
     if content.facts.trace.manifests().any(|manifest| manifest.standing.is_some()) {
-        let programs = content.facts.processes().count();
-        return format!("a session of {} process{}", number(programs as f64), if programs == 1 { "" } else { "es" });
+        let programs = content.facts.processes().count() as f64;
+        return format!("a session of {}", counted(programs, "process", "processes"));
     }
     let mut ends: Vec<(String, Vec<String>)> = Vec::new();
     for manifest in content.facts.trace.manifests() {

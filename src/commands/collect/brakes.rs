@@ -2,7 +2,6 @@
 //! trace them. Deaths are counted as those of `gputrace -- COMMAND`, and forgotten by `gputrace doctor --clear-brake` as well.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -54,13 +53,10 @@ impl Brakes {
             let _ = fs::remove_file(self.session.join(gone));
         }
         for new in wanted.difference(&there) {
-            let mut options = OpenOptions::new();
-            let file = options.write(true).create_new(true).mode(0o600).open(self.session.join(new));
-            if let Err(error) = file.map(drop) {
-                say(&format!(
-                    "{}: cannot be written: {error}; so a program that died twice is traced on",
-                    self.session.join(OsStr::new(new)).display()
-                ));
+            let file = self.session.join(new);
+            if let Err(error) = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file) {
+                let file = file.display();
+                say(&format!("{file}: cannot be written: {error}; so a program that died twice is traced on"));
             }
         }
     }
@@ -68,6 +64,12 @@ impl Brakes {
 
 /// True: from now on its brake is on.
 fn note(fault: &Fault) -> bool {
+    let (ending, started) =
+        (Ending::Signal(fault.signal), UNIX_EPOCH + Duration::from_nanos(fault.start_ns.max(0) as u64));
+    let wall = Duration::from_nanos(fault.end_ns.saturating_sub(fault.start_ns).max(0) as u64);
+    if brake::fault(ending, wall).is_none() {
+        return false;
+    }
     let Some(brake) = Brake::of_process(&fault.exe, &fault.first_word) else {
         say(&format!(
             "{} died of a fault soon after its start; without XDG_STATE_HOME and HOME that does not count, and a second one stops no tracing",
@@ -75,9 +77,7 @@ fn note(fault: &Fault) -> bool {
         ));
         return false;
     };
-    let started = UNIX_EPOCH + Duration::from_nanos(fault.start_ns.max(0) as u64);
-    let wall = Duration::from_nanos(fault.end_ns.saturating_sub(fault.start_ns).max(0) as u64);
-    match brake.note(Ending::Signal(fault.signal), started, wall) {
+    match brake.note(ending, started, wall) {
         Ok(true) => {
             let command = brake.command();
             say(&format!(
