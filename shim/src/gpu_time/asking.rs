@@ -64,6 +64,7 @@ impl Engine {
             None if IS_ON.load(Ordering::Relaxed) => {
                 activity::tell_refusals(&self.teller);
                 self.teller.tell(text_kind::GPU_TIME, why, state::ON, b"");
+                self.settled = session::now();
             }
             None => {}
         }
@@ -102,20 +103,27 @@ impl Engine {
     }
 
     /// All that was complete at this moment, in ticks, is told.
-    pub(super) fn settled(&self, at: u64) {
+    pub(super) fn settled(&mut self, at: u64) {
+        self.settled = at;
         let dropped = buffers::DROPPED.load(Ordering::Relaxed) + self.teller.lost;
         self.teller.tell_at(text_kind::GPU_TIME, dropped, state::SETTLED, b"", at);
     }
 
-    /// Writes the records of the buffers that came back; how many.
+    /// Writes the records of all buffers that came back; how many.
     pub(super) fn read(&mut self) -> u64 {
+        self.read_some(buffers::MOST).0
+    }
+
+    /// Writes the records of the buffers that came back first, at most so many; how many records, and since when
+    /// the buffer is there that is next, in ticks.
+    pub(super) fn read_some(&mut self, most: usize) -> (u64, Option<u64>) {
         let is_theirs = !CLOCK_IS_OURS.load(Ordering::Relaxed) && IS_ON.load(Ordering::Relaxed);
         if is_theirs && let Some(error_ns) = self.clock.compare(&self.cupti) {
             self.teller.tell(text_kind::GPU_TIME, error_ns, state::CLOCK, b"");
         }
         let (cupti, clock, teller, mut count) = (self.cupti, &self.clock, &mut self.teller, 0);
         let ours = |time: u64| if time == 0 { 0 } else { clock.ours(time) };
-        buffers::each_full(|at, valid| {
+        let next = buffers::read_full(most, |at, valid| {
             let mut record = ptr::null_mut();
             // SAFETY: a buffer that CUPTI filled, with as many bytes as it says; it writes the next record's address.
             while unsafe { (cupti.next)(at, valid, &raw mut record) } == 0 && !record.is_null() {
@@ -131,7 +139,7 @@ impl Engine {
         });
         teller.write();
         self.plan.seen(count);
-        count
+        (count, next)
     }
 
     /// Takes CUPTI off the process, until it is used again; whether it went.

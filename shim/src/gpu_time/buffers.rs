@@ -6,12 +6,12 @@ use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use crate::sys;
+use crate::{session, sys};
 
 /// Size of a buffer: about five thousand kernels.
 const BYTES: usize = 1 << 20;
 /// Buffers at most.
-const MOST: usize = 64;
+pub(super) const MOST: usize = 64;
 
 const FREE: u32 = 0;
 /// CUPTI has it.
@@ -24,11 +24,22 @@ struct Buffer {
     state: AtomicU32,
     /// Bytes that hold records.
     valid: AtomicUsize,
+    /// When CUPTI gave it back, in ticks.
+    since: AtomicU64,
 }
 
-static POOL: [Buffer; MOST] =
-    [const { Buffer { at: AtomicPtr::new(ptr::null_mut()), state: AtomicU32::new(FREE), valid: AtomicUsize::new(0) } };
-        MOST];
+impl Buffer {
+    const fn new() -> Buffer {
+        Buffer {
+            at: AtomicPtr::new(ptr::null_mut()),
+            state: AtomicU32::new(FREE),
+            valid: AtomicUsize::new(0),
+            since: AtomicU64::new(0),
+        }
+    }
+}
+
+static POOL: [Buffer; MOST] = [const { Buffer::new() }; MOST];
 /// Records that CUPTI says it dropped.
 pub(super) static DROPPED: AtomicU64 = AtomicU64::new(0);
 
@@ -75,6 +86,7 @@ pub(super) unsafe extern "C" fn complete(context: *mut c_void, stream: u32, at: 
     DROPPED.fetch_add(dropped as u64, Ordering::Relaxed);
     if let Some(buffer) = POOL.iter().find(|buffer| !at.is_null() && buffer.at.load(Ordering::Relaxed) == at) {
         buffer.valid.store(valid.min(BYTES), Ordering::Relaxed);
+        buffer.since.store(session::now(), Ordering::Relaxed);
         // SYNC POINT: buffer. Release, with our thread's Acquire: the records are written.
         buffer.state.store(FULL, Ordering::Release);
     }
@@ -85,14 +97,19 @@ pub(super) fn are_given() -> bool {
     POOL.iter().any(|buffer| buffer.state.load(Ordering::Relaxed) == GIVEN)
 }
 
-/// Shows each buffer that came back, and frees it.
-pub(super) fn each_full(mut read: impl FnMut(*mut u8, usize)) {
+/// Shows buffers that came back, those that came first before the others, and frees them: at most so many. Since when the
+/// one is there that is next, in ticks; none: none is left.
+pub(super) fn read_full(most: usize, mut read: impl FnMut(*mut u8, usize)) -> Option<u64> {
     // SYNC POINT: buffer. Acquire, with the Release of FULL.
-    for buffer in POOL.iter().filter(|buffer| buffer.state.load(Ordering::Acquire) == FULL) {
+    let full = || POOL.iter().filter(|buffer| buffer.state.load(Ordering::Acquire) == FULL);
+    let next = || full().min_by_key(|buffer| buffer.since.load(Ordering::Relaxed));
+    for _ in 0..most {
+        let buffer = next()?;
         read(buffer.at.load(Ordering::Relaxed), buffer.valid.load(Ordering::Relaxed));
         // SYNC POINT: buffer. Release, with the Acquire of who takes it.
         buffer.state.store(FREE, Ordering::Release);
     }
+    next().map(|buffer| buffer.since.load(Ordering::Relaxed))
 }
 
 /// CUPTI was finalized: what it had is ours again.

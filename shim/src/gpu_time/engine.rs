@@ -15,15 +15,20 @@ use super::{
     BELL, END, IS_AUTO, IS_ON, Mode, aside, at_exit, buffers, cupti_is_usable, detach, flusher, mode, ready, search,
 };
 use crate::interpose::elf;
+use crate::stack::rate;
 use crate::{capture, ending, session, sys, thread};
 
 /// CUPTI is asked for what is complete, while records are on, when it had some for so long and gave nothing back by itself. A
 /// flush takes some ms where much comes.
 const FLUSH_AFTER_NS: u64 = 200_000_000;
-/// Where buffers come back by themselves all is told that was complete before the last that came so long ago.
-const FLOW_NS: u64 = 1_000_000_000;
+/// Where buffers come back by themselves, what was complete so long before the last that was read is in those that were read.
+const FLOW_US: u64 = 1_000_000;
+/// And is told this often.
+const TOLD_EVERY_US: u64 = 250_000;
 /// How often buffers that came back by themselves are read.
 const READ_EVERY_NS: u64 = 10_000_000;
+/// And so many of them before anything else is looked at: some ten milliseconds' work.
+const READ_AT_ONCE: usize = 4;
 /// Nothing is on: a look now and then, for who else uses CUPTI and what the collector says of the budget.
 const LOOK_EVERY_NS: u64 = 100_000_000;
 /// No shorter: the schedule is no matter of microseconds.
@@ -45,7 +50,7 @@ pub(super) fn run() {
         settling,
         flushed_ns: 0,
         quiet_ns: 0,
-        flowed: (0, 0),
+        settled: 0,
         is_off_for_good: false,
         failed: 0,
         was_used: true,
@@ -75,8 +80,8 @@ pub(super) struct Engine {
     pub(super) flushed_ns: u64,
     /// When CUPTI last had nothing, or gave something back by itself.
     quiet_ns: u64,
-    /// When it was last told what is settled without a flush: by the clock, and in ticks.
-    flowed: (u64, u64),
+    /// What was complete at this moment, in ticks, is told; records are on since then, or it was told before.
+    pub(super) settled: u64,
     /// CUPTI said no, and will again, or it is given up.
     pub(super) is_off_for_good: bool,
     /// Flushes that failed one after the other.
@@ -117,9 +122,11 @@ impl Engine {
                 listening = true;
             }
             ready();
-            if self.read() > 0 || !buffers::are_given() {
+            let at = session::now();
+            let (came, unread) = self.read_some(READ_AT_ONCE);
+            if came > 0 || !buffers::are_given() {
                 self.quiet_ns = now;
-                self.flow(now);
+                self.flow(unread.unwrap_or(at));
             }
             let flush_ns = match is_on {
                 true => Some(self.flushed_ns.max(self.quiet_ns).saturating_add(FLUSH_AFTER_NS)),
@@ -131,7 +138,11 @@ impl Engine {
                     self.part(now);
                 }
             }
-            let nap = if is_on || self.settling.due_ns().is_some() { READ_EVERY_NS } else { LOOK_EVERY_NS };
+            let nap = match is_on || self.settling.due_ns().is_some() {
+                _ if unread.is_some() => SHORTEST_NAP_NS,
+                true => READ_EVERY_NS,
+                false => LOOK_EVERY_NS,
+            };
             if !pause(changes_ns.saturating_sub(now).clamp(SHORTEST_NAP_NS, nap)) {
                 break;
             }
@@ -139,15 +150,11 @@ impl Engine {
         self.end();
     }
 
-    /// Buffers come back by themselves, or there is nothing that could: what was complete some time ago is told.
-    fn flow(&mut self, now: u64) {
-        let (told_ns, at) = self.flowed;
-        if now.saturating_sub(told_ns) < FLOW_NS {
-            return;
-        }
-        self.flowed = (now, session::now());
-        // Not while this has just begun: a flush has told it, or nothing was there.
-        if IS_ON.load(Ordering::Relaxed) && now.saturating_sub(told_ns) < 2 * FLOW_NS {
+    /// Buffers come back by themselves, or there is nothing that could: what was complete some time before is told. `read`: all
+    /// that came back before then is read, in ticks.
+    fn flow(&mut self, read: u64) {
+        let at = read.saturating_sub(rate::ticks(FLOW_US));
+        if IS_ON.load(Ordering::Relaxed) && at.saturating_sub(self.settled) >= rate::ticks(TOLD_EVERY_US) {
             self.settled(at);
         }
     }
