@@ -49,6 +49,16 @@ fn summed(trace: &Trace, table: &str) -> BTreeMap<i64, Sums> {
 }
 
 #[test]
+fn a_program_without_a_gpu_of_which_only_sums_are_kept_was_recorded_all_the_same() {
+    let scratch = Scratch::new();
+    for options in [&["--detail", "rollup"][..], &["--flight-recorder"]] {
+        let said = scratch.shell("true").options(options).traced().expect(0).whole_lines();
+        assert!(said.contains("no process loaded the driver"), "{options:?}: {said}");
+        assert!(!said.contains("recording was off"), "{options:?}: {said}");
+    }
+}
+
+#[test]
 fn sums_are_those_of_the_single_calls_by_function() {
     let scratch = Scratch::new();
     for (name, arguments) in [("cuda_every", &["dlsym"][..]), ("cuda_values", &[]), ("threads", &["4", "20000"])] {

@@ -27,6 +27,15 @@ pub struct KeptDetail {
     pub refused: u64,
 }
 
+impl KeptDetail {
+    pub(crate) const SWITCHED: &str = "switched";
+
+    /// Single events are those of the time in which recording was on.
+    pub fn is_switched(&self) -> bool {
+        self.mode == Self::SWITCHED
+    }
+}
+
 /// Windows that lie at multiples of a period since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Windows {

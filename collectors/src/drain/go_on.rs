@@ -7,7 +7,6 @@ use gputrace_abi::Class;
 use gputrace_abi::layout::CLASSES;
 
 use super::Drain;
-use super::switch::SWITCHED;
 use crate::accounting::ByClass;
 use crate::heir::{Will, standing};
 use crate::manifest::Manifest;
@@ -34,7 +33,7 @@ impl Drain {
             ..manifest
         };
         // When recording was on goes on here; what was kept around moments stands for itself.
-        let switched = self.manifest.detail.take_if(|detail| detail.mode == SWITCHED);
+        let switched = self.manifest.detail.take_if(|detail| detail.is_switched());
         self.switch.resume(switched.as_ref());
         let wanted = self.will.is_wanted();
         for (id, kept) in std::mem::take(&mut left.processes) {

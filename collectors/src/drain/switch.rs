@@ -12,8 +12,6 @@ use crate::writer::Message;
 use super::Drain;
 use super::scheduled::Schedule;
 
-/// What the manifest says of a run of which recording was off for a while.
-pub(super) const SWITCHED: &str = "switched";
 /// Intervals that are told.
 const MOST: usize = 1000;
 
@@ -67,7 +65,7 @@ impl Switch {
         intervals.drain(..more);
         let interval = |(from_ns, to_ns)| Interval { from_ns, to_ns, why: "recording was on".to_owned() };
         was_off.then(|| KeptDetail {
-            mode: SWITCHED.to_owned(),
+            mode: KeptDetail::SWITCHED.to_owned(),
             intervals: intervals.into_iter().map(interval).collect(),
             refused: more as u64,
             ..KeptDetail::default()

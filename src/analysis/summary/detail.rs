@@ -22,7 +22,7 @@ pub(super) fn lines(content: &Content<'_>) -> String {
         Some("rollup") => "none, --detail rollup".to_owned(),
         _ => plural(intervals.len(), "dump", "dumps"),
     };
-    let switched = about().any(|detail| detail.mode == "switched");
+    let switched = about().any(KeptDetail::is_switched);
     let all = left_out + kept;
     let of_all = if all == 0 { String::new() } else { format!(" ({})", share(kept as f64 / all as f64)) };
     let mut out = match switched {

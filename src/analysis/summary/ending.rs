@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use gputrace_collectors::manifest::KeptDetail;
 use gputrace_collectors::schema::TableId;
 use gputrace_collectors::{Manifest, quote};
 
@@ -158,11 +159,13 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
         return "UNKNOWN: the trace holds what GPUs did, and no calls that caused it: see gpu-utilisation, kernels\n"
             .to_owned();
     }
-    if let Some(intervals) = facts.trace.intervals() {
-        return match intervals.len() {
-            0 => format!("UNKNOWN: recording was off all the time, and no {api} call is known\n"),
-            _ => format!("UNKNOWN: no {api} call began in the interval that this is about\n"),
-        };
+    if facts.trace.intervals().is_some_and(|intervals| !intervals.is_empty()) {
+        return format!("UNKNOWN: no {api} call began in the interval that this is about\n");
+    }
+    // Where nothing was worth keeping, recording was on all the same.
+    let mut kept = facts.trace.manifests().filter_map(|manifest| manifest.detail.as_ref());
+    if kept.any(KeptDetail::is_switched) {
+        return format!("UNKNOWN: recording was off all the time, and no {api} call is known\n");
     }
     let called = Loss::of_driver_calls(facts).is_none_or(|calls| calls.recorded + calls.dropped > 0);
     if facts.filter.is_window() && (called || facts.trace.has_gpu_times()) {
