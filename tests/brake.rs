@@ -1,7 +1,9 @@
 //! The brake: a command that dies twice by a fault soon after its start is not traced again until somebody says so.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -79,8 +81,9 @@ fn a_program_of_a_session_that_faults_twice_is_started_untraced_until_the_brake_
     };
     // Whether the shim is at work in it: it has made a segment.
     let run = || {
-        let script = "ls $GPUTRACE_SESSION | grep -c -- seg-$$-; kill -SEGV $$";
-        let out = of(&["env", root_text, "--", "/bin/sh", "-c", script]).output().expect("it runs");
+        // The program's first word is no UTF-8.
+        let script = OsStr::from_bytes(b"ls $GPUTRACE_SESSION | grep -c -- seg-$$-; kill -SEGV $$; : \xff");
+        let out = of(&["env", root_text, "--", "/bin/sh", "-c"]).arg(script).output().expect("it runs");
         String::from_utf8_lossy(&out.stdout).trim() != "0"
     };
     let patience = Duration::from_secs(30);

@@ -29,6 +29,8 @@ pub(crate) struct Facts {
     pub(crate) command: String,
     /// The first word after the program's name that is no option.
     pub(crate) first_word: String,
+    /// What tells the program from others ([`brake::key`]), of bytes that need not be UTF-8.
+    pub(crate) program: u64,
     pub(crate) rank: Option<i32>,
     pub(crate) local_rank: Option<i32>,
     pub(crate) world_size: Option<i32>,
@@ -56,20 +58,23 @@ impl Facts {
             ..Facts::default()
         };
         let mut variables: Vec<(String, String)> = Vec::new();
+        let (mut exe, mut command) = (Vec::new(), Vec::new());
         for (tag, bytes) in segment.texts() {
-            let text = String::from_utf8_lossy(&bytes);
             match tag {
-                info::EXE => facts.exe = text.into_owned(),
-                info::COMMAND => {
-                    facts.command = redact.command_line(&bytes);
-                    facts.first_word = String::from_utf8_lossy(brake::first_word(&bytes)).into_owned();
-                }
+                info::EXE => exe = bytes,
+                info::COMMAND => command = bytes,
                 info::VARIABLE => {
+                    let text = String::from_utf8_lossy(&bytes);
                     variables.extend(text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())));
                 }
                 _ => {}
             }
         }
+        facts.exe = String::from_utf8_lossy(&exe).into_owned();
+        facts.command = redact.command_line(&command);
+        let first = brake::first_word(&command);
+        facts.first_word = String::from_utf8_lossy(first).into_owned();
+        facts.program = brake::key(&exe, first, env!("CARGO_PKG_VERSION").as_bytes());
         let value = |name: &str| variables.iter().find(|(n, _)| n == name).map(|(_, v): &(String, String)| v.clone());
         let find =
             |names: [&str; 4]| names.into_iter().find_map(|name| value(name)?.parse::<i32>().ok().filter(|n| *n >= 0));

@@ -435,7 +435,7 @@ impl Running {
         report.complete(&mut manifest);
         manifest.complete = !late && !report.left_unfinished;
         if report.left_unfinished {
-            manifest.note("the disk failed before the last files were whole: once it works, gputrace recover has them from the journal");
+            manifest.note("the disk failed before the last files were whole: once it works, gputrace recover makes them of the journal, which may lack what came last");
         }
         if late {
             manifest.note("the last rows were still being written when the time was up: read the journal too");

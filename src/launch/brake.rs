@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gputrace_abi::brake::{SIGN, key};
+use gputrace_collectors::Fault;
 use serde::{Deserialize, Serialize};
 
 use super::exit::Ending;
@@ -65,17 +66,16 @@ impl Brake {
         let program = program.canonicalize().ok()?;
         let exe = program.to_str().filter(|exe| !exe.contains('\n'))?;
         let name = program.file_name()?.to_str()?;
-        Some(Brake::named(folder, name, exe, first, version))
+        Some(Brake::named(folder, name, exe, first, key(exe.as_bytes(), first.as_bytes(), version.as_bytes())))
     }
 
     /// That of a program which its process described; none where no state can be kept.
-    pub(crate) fn of_process(exe: &str, first: &str) -> Option<Brake> {
-        let name = Path::new(exe).file_name()?.to_str().filter(|_| !exe.contains('\n'))?;
-        Some(Brake::named(&folder()?, name, exe, first, env!("CARGO_PKG_VERSION")))
+    pub(crate) fn of_process(of: &Fault) -> Option<Brake> {
+        let name = Path::new(&of.exe).file_name()?.to_str().filter(|_| !of.exe.contains('\n'))?;
+        Some(Brake::named(&folder()?, name, &of.exe, &of.first_word, of.program))
     }
 
-    fn named(folder: &Path, name: &str, exe: &str, first: &str, version: &str) -> Brake {
-        let key = key(exe.as_bytes(), first.as_bytes(), version.as_bytes());
+    fn named(folder: &Path, name: &str, exe: &str, first: &str, key: u64) -> Brake {
         let shown: String = first.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect();
         let command = format!("{exe} {shown}").trim_end().to_owned();
         Brake { file: folder.join(format!("{name}-{key:016x}.{SUFFIX}")), command }

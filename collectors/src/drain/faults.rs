@@ -16,6 +16,8 @@ pub struct Fault {
     pub exe: String,
     /// The first word of its command line that is no option.
     pub first_word: String,
+    /// [`gputrace_abi::brake::key`] of both.
+    pub program: u64,
     /// The signal.
     pub signal: i32,
     /// When it began, ns since the Unix epoch.

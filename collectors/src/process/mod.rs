@@ -341,6 +341,7 @@ impl Process {
         Some(Fault {
             exe: self.facts.exe.clone(),
             first_word: self.facts.first_word.clone(),
+            program: self.facts.program,
             signal,
             start_ns: self.start_ns(clocks),
             end_ns,

@@ -212,7 +212,11 @@ fn what_a_failing_disk_keeps_from_its_file_stays_in_the_journal() {
     fs::create_dir_all(taken.join("in-the-way")).unwrap();
     let manifest = crate::finish(running);
     assert!(!manifest.complete, "{:?}", manifest.notes);
-    assert!(manifest.notes.iter().any(|note| note.contains("gputrace recover has them")), "{:?}", manifest.notes);
+    assert!(
+        manifest.notes.iter().any(|note| note.contains("gputrace recover makes them of the journal")),
+        "{:?}",
+        manifest.notes
+    );
     fs::remove_dir_all(&taken).unwrap();
     // It was forked from us, and has the collector's lock.
     drop(target);

@@ -70,7 +70,7 @@ fn note(fault: &Fault) -> bool {
     if brake::fault(ending, wall).is_none() {
         return false;
     }
-    let Some(brake) = Brake::of_process(&fault.exe, &fault.first_word) else {
+    let Some(brake) = Brake::of_process(fault) else {
         say(&format!(
             "{} died of a fault soon after its start; without XDG_STATE_HOME and HOME that does not count, and a second one stops no tracing",
             fault.exe
