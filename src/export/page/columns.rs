@@ -32,7 +32,7 @@ pub(super) struct Room {
 }
 
 /// That of a report.
-pub(super) const PAGE: Room = Room { each: 2.0, least: 3_000_000.0, rest: 393_216.0 };
+pub(super) const PAGE: Room = Room { each: 2.0, least: 1_000_000.0, rest: 393_216.0 };
 /// The coarsest unit: 4 us, or a sixteenth of the cell of runs.
 const COARSEST: u32 = 12;
 const OF_CELL: u32 = 4;
