@@ -4,12 +4,13 @@ use std::process::Command;
 
 use crate::util::{Scratch, apple_targets, gputrace, needs, repository};
 
-/// Most instructions of a message: 60 ns at 0.150 ns for one, as docs/benchmarks.md has it.
-const MOST: f64 = 400.0;
+/// Most instructions of a message: 60 ns, which are 400 at 0.150 ns for one, as docs/benchmarks.md has it, and what the heap and the place of
+/// the stack add by chance.
+const MOST: f64 = 412.0;
 /// What takes longer, and why.
 const LONGER: [(&str, f64); 3] = [
     // A text that is told for the first time is copied, and this one is longer than one slot.
-    ("new-long", 560.0),
+    ("new-long", 470.0),
     // Once for each command buffer, in Metal's own thread: no message.
     ("completed", 800.0),
     // Hooks of nine classes, once in a process.

@@ -1,6 +1,6 @@
-//! A layer for debugging in between, whose objects pass messages on: Metal 4's queues, and queues with a limit.
+//! A layer for debugging in between, whose objects pass messages on, and hooks of another one in classes above those that are hooked.
 
-use super::each_with;
+use super::{assert_command_buffers, assert_dispatches, each, each_with};
 use crate::util::count;
 
 const LAYER: [(&str, &str); 1] = [("FAKE_METAL_LAYER", "1")];
@@ -24,4 +24,15 @@ fn a_wait_for_room_in_a_layers_queue_is_one_of_that_queue() {
         let rooms = syncs.rows().filter(|row| row.text("kind") == "room").count();
         assert_eq!(rooms, 1, "{}", run.who);
     });
+}
+
+#[test]
+fn another_ones_hooks_in_classes_above_are_called_as_long_as_they_stand_there() {
+    for (way, called) in [("above", "above 3 3 3 3\n"), ("removed", "above 1 1 1 1\n")] {
+        each("metal_odd.m", &[way], |run| {
+            assert!(run.run.text().contains(called), "{} {way}: {}", run.who, run.run.text());
+            assert_command_buffers(run);
+            assert_dispatches(run);
+        });
+    }
 }

@@ -8,6 +8,8 @@
  *        metal_odd allocations    tells what it takes of malloc to commit, to a queue that was seen made and to one that was not
  *        metal_odd asks           tells how often a command buffer is asked for something while it is committed
  *        metal_odd before|after   another one puts its own commit into the class, before the first command buffer or after
+ *        metal_odd above|removed  another one puts its own into the classes above the concrete ones, after the first command buffer
+ *                                 or before it and takes it out again; prints how often its own was called
  *        metal_odd unseen         a queue of a class that no message returned
  *        metal_odd waited         the same, beside one of a usual class; its command buffers are waited for
  *        metal_odd private        the same, of a device that no function of Metal's gave to the program
@@ -252,6 +254,70 @@ static void swizzled(int after) {
     printf("seen %d\n", seen);
 }
 
+static int above[4];
+static void (*plain_enqueue)(id, SEL), (*plain_scheduled)(id, SEL);
+static id (*plain_buffer)(id, SEL);
+static void (*plain_dispatch)(id, SEL, MTLSize, MTLSize);
+
+static void their_enqueue(id self, SEL selector) {
+    above[0]++;
+    plain_enqueue(self, selector);
+}
+
+static void their_scheduled(id self, SEL selector) {
+    above[1]++;
+    plain_scheduled(self, selector);
+}
+
+static id their_buffer(id self, SEL selector) {
+    above[2]++;
+    return plain_buffer(self, selector);
+}
+
+static void their_dispatch(id self, SEL selector, MTLSize grid, MTLSize group) {
+    above[3]++;
+    plain_dispatch(self, selector, grid, group);
+}
+
+static void *into(const char *class, const char *selector, const void *code) {
+    Method method = class_getInstanceMethod(objc_getClass(class), sel_registerName(selector));
+    return (void *)method_setImplementation(method, (IMP)(void *)code);
+}
+
+static void put_above(void) {
+    plain_enqueue = into("_MTLCommandBuffer", "enqueue", their_enqueue);
+    plain_scheduled = into("_MTLCommandBuffer", "waitUntilScheduled", their_scheduled);
+    plain_buffer = into("_MTLSimCommandQueue", "commandBuffer", their_buffer);
+    plain_dispatch =
+        into("_MTLSimComputeEncoder", "dispatchThreadgroups:threadsPerThreadgroup:", their_dispatch);
+}
+
+static void take_out(void) {
+    into("_MTLCommandBuffer", "enqueue", plain_enqueue);
+    into("_MTLCommandBuffer", "waitUntilScheduled", plain_scheduled);
+    into("_MTLSimCommandQueue", "commandBuffer", plain_buffer);
+    into("_MTLSimComputeEncoder", "dispatchThreadgroups:threadsPerThreadgroup:", plain_dispatch);
+}
+
+static void hooked_above(int before) {
+    if (before) {
+        /* GCC's runtime: a class to which nothing was sent yet has no table of methods. */
+        const char *classes[] = {"_MTLCommandBuffer", "_MTLSimCommandQueue", "_MTLSimComputeEncoder"};
+        for (int i = 0; i < 3; i++) [(id)objc_getClass(classes[i]) alloc];
+        put_above();
+    }
+    for (int i = 0; i < 4; i++) {
+        if (i == 1 && before) take_out();
+        if (i == 1 && !before) put_above();
+        id<MTLCommandBuffer> work = encode("short_500us");
+        [work enqueue];
+        [work commit];
+        [work waitUntilScheduled];
+    }
+    await_handlers(4);
+    printf("above %d %d %d %d\n", above[0], above[1], above[2], above[3]);
+}
+
 static void unseen(void) {
     queue = fake_odd_queue(device);
     for (int i = 0; i < 3; i++) [encode("short_500us") commit];
@@ -396,6 +462,8 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "asks")) asks();
     else if (!strcmp(what, "before")) swizzled(0);
     else if (!strcmp(what, "after")) swizzled(1);
+    else if (!strcmp(what, "above")) hooked_above(0);
+    else if (!strcmp(what, "removed")) hooked_above(1);
     else if (!strcmp(what, "unseen")) unseen();
     else if (!strcmp(what, "waited")) waited();
     else if (!strcmp(what, "private")) private();

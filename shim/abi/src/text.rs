@@ -36,7 +36,9 @@ pub fn key(kind: u64, bytes: &[u8]) -> u64 {
 #[inline(always)]
 pub(crate) fn last_word(bytes: &[u8]) -> u64 {
     let bits = |n: usize| (8 * n as u32) & 63;
-    if let Some(last) = end(bytes) {
+    if bytes.len() >= 8
+        && let Some(last) = bytes.get(bytes.len() - 8..).and_then(|last| last.first_chunk())
+    {
         // In two steps: a word cannot be shifted by all of its bits.
         return u64::from_le_bytes(*last) >> bits(7 - bytes.len() % 8) >> 8;
     }

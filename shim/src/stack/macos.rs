@@ -34,11 +34,15 @@ const PAGE_BITS: u32 = if cfg!(target_arch = "aarch64") { 14 } else { 12 };
 
 /// Whether the memory from `here` up to the word at `there` is the calling thread's own stack, and so mapped.
 pub(crate) fn reaches(here: usize, there: usize) -> bool {
-    // Asked once for both: each message inside another one comes here, unless both are on one page.
-    here >> PAGE_BITS == there >> PAGE_BITS || {
-        let own = own();
-        own.contains(&here) && own.contains(&there)
-    }
+    here >> PAGE_BITS == there >> PAGE_BITS || are_own(here, there)
+}
+
+/// Asked once for both. Apart: each message inside another one asks whether both are on one page, which takes no registers.
+#[cold]
+#[inline(never)]
+fn are_own(here: usize, there: usize) -> bool {
+    let own = own();
+    own.contains(&here) && own.contains(&there)
 }
 
 /// Whether an address lies on the calling thread's own stack.

@@ -257,7 +257,7 @@ impl State {
         self.write_texts(kind, key, number, [text, &[], &[]], now)
     }
 
-    /// Writes a text without a number: in one slot, if it is short.
+    /// Writes a text without a number: in one slot or two, if it is short.
     #[inline(always)]
     pub(crate) fn write_name(&self, kind: u64, key: u64, text: &[u8], now: u64) -> bool {
         if text.len() <= event::NAME_BYTES {
@@ -268,7 +268,25 @@ impl State {
                 return true;
             }
         }
-        self.write_long_name(kind, key, text, now)
+        match text.split_first_chunk() {
+            Some((head, rest)) if rest.len() <= event::TEXT_SLOT_BYTES => self.write_two([kind, key, now], head, rest),
+            _ => self.write_long_name(kind, key, text, now),
+        }
+    }
+
+    #[inline(never)]
+    fn write_two(&self, [kind, key, now]: [u64; 3], head: &[u8; event::NAME_BYTES], rest: &[u8]) -> bool {
+        let place = self.tail.reserve(2);
+        let behind = Place { index: place.index + 1, commit: place.commit + 1, ..place };
+        if behind.index >= CHUNK_SLOTS as u32 {
+            cold_path();
+            self.pad(place);
+            return self.write_texts(kind, key, 0, [head, rest, &[]], now);
+        }
+        let about = kind | ((head.len() + rest.len()) as u64) << 16;
+        self.slot(place).write_name([self.first(place, event::KIND_NAME), now, key, about], head);
+        self.slot(behind).write_bytes(self.first(behind, event::KIND_TEXT_MORE), rest);
+        true
     }
 
     #[inline(never)]

@@ -2,7 +2,7 @@
 
 pub(crate) mod queue {
     use core::hint::cold_path;
-    use core::sync::atomic::{AtomicU8, Ordering};
+    use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
     use crate::hooks::metal::{feedback, messages};
     use crate::interpose::objc::{Id, Known, Sel, Selector, code, object_getClass};
@@ -26,25 +26,23 @@ pub(crate) mod queue {
             => |this, ()| [event as u64, this as u64, value, 0];
     }
 
-    /// Whether commits of a slot's class may go by options instead, once it is known.
-    static WAYS: [AtomicU8; 4] = [const { AtomicU8::new(UNKNOWN) }; 4];
-    const UNKNOWN: u8 = 0;
+    /// Whether commits of a slot's class may go by options instead. What the message without options called when it was looked whether it may go the way with them, and whether it may.
+    static WAYS: [(AtomicUsize, AtomicU8); 4] = [const { (AtomicUsize::new(0), AtomicU8::new(AS_IT_IS)) }; 4];
     const BY_OPTIONS: u8 = 1;
     const AS_IT_IS: u8 = 2;
 
     /// The number of a commit whose times come by options of ours; 0: it goes its own way.
     #[inline(always)]
     fn begin<const SLOT: usize>(this: Id, state: &'static State) -> usize {
-        let Some(place) = WAYS.get(SLOT) else { return 0 };
-        let way = match place.load(Ordering::Relaxed) {
-            UNKNOWN => {
-                cold_path();
-                let found = way(commit::ORIGINALS.at::<SLOT>(), commitWithOptions::ORIGINALS.at::<SLOT>());
-                place.store(found, Ordering::Relaxed);
-                found
-            }
-            known => known,
-        };
+        let Some((of, way)) = WAYS.get(SLOT) else { return 0 };
+        let plain = commit::ORIGINALS.at::<SLOT>();
+        // SYNC POINT: way. Acquire, with the Release below: who sees whose way it is sees the way.
+        if of.load(Ordering::Acquire) != plain as usize {
+            cold_path();
+            way.store(self::way(plain, commitWithOptions::ORIGINALS.at::<SLOT>()), Ordering::Relaxed);
+            of.store(plain as usize, Ordering::Release);
+        }
+        let way = way.load(Ordering::Relaxed);
         if way == BY_OPTIONS && is_still_ours::<SLOT>(this) { feedback::begin(state) } else { 0 }
     }
 

@@ -157,10 +157,11 @@ macro_rules! messages {
                     $(, $type)*
                 ) -> $result;
                 $($always(this);)?
+                // Looked up first of all: in the midst of the rest it costs twice as much.
+                // SAFETY: the method of this selector that was there before, whose signature was compared.
+                let code: Code = unsafe { core::mem::transmute($message::ORIGINALS.at::<SLOT>()) };
                 let original = |prepared| {
                     $crate::hooks::metal::messages!(@instead this, prepared, $($($instead)?)?);
-                    // SAFETY: the method of this selector that was there before, whose signature was compared.
-                    let code: Code = unsafe { core::mem::transmute($message::ORIGINALS.at::<SLOT>()) };
                     // SAFETY: the program's own arguments, passed on.
                     unsafe { code(this, selector $(, $argument)*) }
                 };

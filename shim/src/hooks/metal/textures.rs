@@ -21,6 +21,7 @@ pub(super) fn part(texture: Id, size: Size) -> Option<u64> {
 
 /// Levels of a texture from this one on, each half as wide, high and deep as the one before it, in so many slices: for the collector to add
 /// up ([`levels`]).
+#[inline(always)]
 pub(super) fn levels_of(texture: Id, first: usize, count: usize, slices: usize) -> u64 {
     levels::pack(
         [send!(texture, "width"; usize), send!(texture, "height"; usize), send!(texture, "depth"; usize)],

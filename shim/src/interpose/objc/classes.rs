@@ -2,7 +2,7 @@
 //!
 //! A class and the one above it may both have a method of the same name, of which one calls the other. So each hooked
 //! class has a trampoline and an original of its own, and only the class of the object that appeared is touched: a method
-//! that it has from above is added to it. The trampoline of a class below another hooked one finds that one's trampoline
+//! that it has from above is added to it, and passes messages on to what stands above then. The trampoline of a class below another hooked one finds that one's trampoline
 //! as its original; the guard of [`crate::record`] counts the outermost.
 
 use core::ffi::CStr;
@@ -14,8 +14,8 @@ use gputrace_abi::metal::unseen;
 
 use super::strangers::{self, Strangers};
 use super::{
-    Class, Id, class_addMethod, class_getInstanceMethod, encoding, method_getImplementation, method_getTypeEncoding,
-    method_setImplementation, object_getClass, selector,
+    Class, Id, Method, class_addMethod, class_getInstanceMethod, class_getSuperclass, code, encoding,
+    method_getImplementation, method_getTypeEncoding, method_setImplementation, object_getClass, selector,
 };
 use crate::{session, sys};
 
@@ -30,18 +30,41 @@ const MOST_NAPS: u32 = 1_000;
 /// Classes of one role that are hooked. Apple's driver has one; layers for debugging and capturing bring theirs.
 const SLOTS: usize = 4;
 
-/// What the trampolines of a message pass it on to, by slot of the class.
-pub(crate) struct Originals([AtomicUsize; SLOTS]);
+/// What the trampolines of a message pass it on to, by slot of the class: the method that the class had itself, or else the one that it
+/// has from above, wherever that leads by then. Another one's hook may come there, and go.
+pub(crate) struct Originals {
+    own: [AtomicUsize; SLOTS],
+    above: [AtomicUsize; SLOTS],
+}
 
 impl Originals {
     pub(crate) const fn new() -> Originals {
-        Originals([const { AtomicUsize::new(0) }; SLOTS])
+        Originals { own: [const { AtomicUsize::new(0) }; SLOTS], above: [const { AtomicUsize::new(0) }; SLOTS] }
     }
 
     /// The original for a slot; there is one before its trampoline can be reached.
     #[inline(always)]
     pub(crate) fn at<const SLOT: usize>(&self) -> *const () {
-        self.0.get(SLOT).map_or(0, |code| code.load(Ordering::Relaxed)) as *const ()
+        self.of(SLOT)
+    }
+
+    #[inline(always)]
+    fn of(&self, slot: usize) -> *const () {
+        let at = |places: &[AtomicUsize; SLOTS]| places.get(slot).map_or(0, |place| place.load(Ordering::Relaxed));
+        match at(&self.own) {
+            0 => code(at(&self.above) as Method),
+            own => own as *const (),
+        }
+    }
+
+    /// Before the trampoline of a slot is put in: its class has the method itself.
+    fn is_own(&self, slot: usize, code: *const ()) {
+        self.own.get(slot).iter().for_each(|own| own.store(code as usize, Ordering::Release));
+    }
+
+    /// The same: its class has this method from above.
+    fn is_inherited(&self, slot: usize, method: Method) {
+        self.above.get(slot).iter().for_each(|above| above.store(method as usize, Ordering::Release));
     }
 }
 
@@ -111,7 +134,7 @@ impl Role {
         // SAFETY: an object that a message to it is about.
         let class = unsafe { object_getClass(object) } as usize;
         let slot = self.classes.iter().position(|known| known.load(Ordering::Relaxed) == class);
-        slot.and_then(|slot| of.0.get(slot)).map_or(0, |code| code.load(Ordering::Acquire)) as *const ()
+        slot.map_or(core::ptr::null(), |slot| of.of(slot))
     }
 
     /// Whether a class has what this role has.
@@ -172,9 +195,7 @@ impl Role {
         let class = class as Id;
         for message in self.messages {
             let selector = selector(message.selector);
-            let (Some(ours), Some(original)) = (message.trampolines.get(slot), message.originals.0.get(slot)) else {
-                continue;
-            };
+            let Some(ours) = message.trampolines.get(slot) else { continue };
             // SAFETY: a class and its method; the trampoline has the method's signature, which is compared, and finds its
             // original before anybody can reach it.
             unsafe {
@@ -188,12 +209,16 @@ impl Role {
                     strangers::tell(unseen::SIGNATURE, strangers::name(class as usize), message.selector, 0);
                     continue;
                 }
-                original.store(method_getImplementation(method) as usize, Ordering::Release);
+                if class_getInstanceMethod(class_getSuperclass(class), selector) == method {
+                    message.originals.is_inherited(slot, method);
+                } else {
+                    message.originals.is_own(slot, method_getImplementation(method));
+                }
                 if class_addMethod(class, selector, *ours, types) == 0 {
-                    let before = method_setImplementation(method, *ours);
-                    // Somebody else may have put in theirs meanwhile.
+                    // It has its own, or got one meanwhile.
+                    let before = method_setImplementation(class_getInstanceMethod(class, selector), *ours);
                     if !before.is_null() {
-                        original.store(before as usize, Ordering::Release);
+                        message.originals.is_own(slot, before);
                     }
                 }
             }

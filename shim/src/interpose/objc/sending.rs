@@ -29,6 +29,12 @@ impl Selector {
         if known.is_null() { self.find() } else { known }
     }
 
+    /// Of one that was looked up before.
+    #[inline(always)]
+    pub(crate) fn known(&self) -> Sel {
+        self.known.load(Ordering::Relaxed)
+    }
+
     #[cold]
     fn find(&self) -> Sel {
         let selector = selector(self.name);
@@ -114,8 +120,23 @@ impl Answers {
         Answers([const { Known::new() }; 2])
     }
 
-    /// What an object's class does at this message; null where it does not answer it, and for nil.
+    /// What an object does whose class is the first one that was met, which was asked with the selector then.
     #[inline(always)]
+    pub(crate) fn of_first(&self, object: Id) -> Option<*const ()> {
+        if object.is_null() {
+            return None;
+        }
+        let [first, _] = &self.0;
+        // SAFETY: an object of the program's that a message to it is about; a method that was found has code.
+        unsafe {
+            let code = method_getImplementation(first.of(object_getClass(object))?);
+            core::hint::assert_unchecked(!code.is_null());
+            Some(code)
+        }
+    }
+
+    /// What an object's class does at this message; null where it does not answer it, and for nil.
+    #[inline(never)]
     pub(crate) fn code(&self, object: Id, selector: &Selector) -> *const () {
         if object.is_null() {
             return core::ptr::null();
@@ -154,7 +175,10 @@ macro_rules! send {
         ) -> $result;
         static ANSWERS: $crate::interpose::objc::Answers = $crate::interpose::objc::Answers::new();
         let object: $crate::interpose::objc::Id = $object;
-        let code = ANSWERS.code(object, &SELECTOR);
+        let (code, selector) = match ANSWERS.of_first(object) {
+            Some(code) => (code, SELECTOR.known()),
+            None => (ANSWERS.code(object, &SELECTOR), SELECTOR.get()),
+        };
         if code.is_null() {
             // SAFETY: a number or a pointer, of which zero is a value.
             unsafe { core::mem::zeroed::<$result>() }
@@ -162,7 +186,7 @@ macro_rules! send {
             // SAFETY: the method of this selector that the object's class has, and whose signature this is.
             unsafe {
                 let code: Code = core::mem::transmute(code);
-                code(object, SELECTOR.get() $($(, $value)*)?)
+                code(object, selector $($(, $value)*)?)
             }
         }
     }};
