@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use gputrace_collectors::manifest::GpuTime;
 
-use crate::util::{Driver, Scratch, Target, Trace, driver_folder, linked_with_library, program, program_with};
+use crate::util::{Driver, Scratch, Target, Trace, driver_folder, linked_with_library, poll, program, program_with};
 
 /// Work of one kind: when it began, how long it took, bytes, when its call began and in which thread.
 type Work = (i64, i64, i64, i64, i64);
@@ -365,6 +366,30 @@ fn a_process_that_is_killed_loses_only_what_was_not_told() {
     let range = found["facts"]["range_ns"].as_f64().expect("a range");
     let first = trace.table("kernels").rows().map(|row| row.int("start_ns")).min().expect("kernels");
     assert!(range <= (known - first) as f64 + 50e6, "{range} {}", known - first);
+}
+
+#[test]
+fn a_trace_that_is_still_written_knows_the_gpu_as_far_as_it_was_told_of() {
+    let scratch = Scratch::new();
+    let target = scratch.target(program("incident")).args(["120000", "nothing"]).with_driver(Driver::Plain);
+    let run = target.options(["--gpu-time", "full"]).start();
+    let trace = run.trace.to_string_lossy();
+    let report = |name: &str| {
+        let found = scratch.gputrace(&["report", &trace, "--only", name]);
+        (found.code() == 0).then(|| found.text())
+    };
+    let known = poll(Duration::from_secs(60), || {
+        report("gpu-utilisation").filter(|text| text.contains("GPU times are known in 1 window"))
+    });
+    assert!(known.is_some(), "{:?}", report("gpu-utilisation"));
+    let summary = report("summary").expect("it can be read");
+    assert!(!summary.contains("estimated") && summary.contains("GPU   busy"), "{summary}");
+    // SAFETY: a process of ours that runs.
+    unsafe { libc::kill(run.pid(), libc::SIGTERM) };
+    let trace = run.wait().expect(143).read();
+    let windows = trace.table("gpu_windows");
+    let ends: Vec<&str> = windows.rows().map(|row| row.text("ended_by")).collect();
+    assert_eq!(ends.len(), 1, "of those that were open no row stays: {ends:?}");
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn names(trace: &Trace) -> io::Result<Texts> {
 fn host_only(trace: &Trace) -> bool {
     let in_windows = |gpu: &GpuTime| gpu.budget.is_some();
     let mut about = trace.manifests().flat_map(Manifest::accounts).filter_map(|of| of.gpu_time.as_ref());
-    about.any(in_windows) || trace.launchers.iter().all(|launcher| launcher.sealed(TableId::Kernels).is_empty())
+    about.any(in_windows) || !trace.holds(TableId::Kernels)
 }
 
 /// Hands every name of a thread to `each`.

@@ -38,6 +38,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 
 use gputrace_collectors::Manifest;
+use gputrace_collectors::journal;
 use gputrace_collectors::manifest::Device;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
@@ -72,6 +73,7 @@ pub(crate) struct Trace {
     // Asked of each process: a trace may have a hundred thousand.
     ended_ns: OnceLock<Option<i64>>,
     gave_cupti_up: OnceLock<bool>,
+    has_gpu_times: OnceLock<bool>,
 }
 
 impl Trace {
@@ -91,6 +93,7 @@ impl Trace {
             problems: Mutex::new(Vec::new()),
             ended_ns: OnceLock::new(),
             gave_cupti_up: OnceLock::new(),
+            has_gpu_times: OnceLock::new(),
         };
         let (mut seen, mut copied) = (Vec::new(), copied::Seen::default());
         for folder in folders {
@@ -133,8 +136,9 @@ impl Trace {
 
     /// Whether any time of a GPU is in it.
     pub(crate) fn has_gpu_times(&self) -> bool {
-        let tables = [TableId::Kernels, TableId::DeviceCopies];
-        self.launchers.iter().any(|launcher| tables.iter().any(|table| !launcher.sealed(*table).is_empty()))
+        *self
+            .has_gpu_times
+            .get_or_init(|| [TableId::Kernels, TableId::DeviceCopies].iter().any(|table| self.holds(*table)))
     }
 
     /// Whether recording the GPU's times was given up for timing launches, in some process.
@@ -147,7 +151,18 @@ impl Trace {
 
     /// Whether what PyTorch's allocator held is in it.
     pub(crate) fn has_torch_memory(&self) -> bool {
-        self.launchers.iter().any(|launcher| !launcher.sealed(TableId::TorchMemory).is_empty())
+        self.holds(TableId::TorchMemory)
+    }
+
+    /// Whether there are rows of a table, in files or in a journal.
+    pub(crate) fn holds(&self, table: TableId) -> bool {
+        let journaled = |journal: &PathBuf| {
+            journal::read(journal)
+                .is_ok_and(|journal| journal.of(table).flatten().any(|(_, batch)| batch.num_rows() > 0))
+        };
+        self.launchers
+            .iter()
+            .any(|launcher| !launcher.sealed(table).is_empty() || launcher.journal.as_ref().is_some_and(journaled))
     }
 
     /// Whether there may be rows of a table: a journal may hold some of any.

@@ -141,7 +141,11 @@ impl Trace {
         });
         let whole = windows.0.keys().copied().filter(|process| !partial.contains(process)).collect();
         windows.0.retain(|process, _| partial.contains(process));
-        windows.0.values_mut().for_each(|of| of.sort_unstable_by_key(|window| window.from));
+        for of in windows.0.values_mut() {
+            // Of one that was told of while it was open, and has its row since, the longer one stands.
+            of.sort_unstable_by_key(|window| (window.from, std::cmp::Reverse(window.to)));
+            of.dedup_by_key(|window| window.from);
+        }
         (windows, whole)
     }
 }

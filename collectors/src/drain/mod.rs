@@ -131,6 +131,8 @@ pub(crate) struct Drain {
     root_ended: Option<ExitStatusInfo>,
     rows: Vec<ProcessRow>,
     thread_rows: Vec<ThreadRow>,
+    /// The journal was told of windows of GPU times that were open.
+    has_windows: bool,
     interval: Duration,
     looked_for_files: Instant,
     batched: Instant,
@@ -211,6 +213,7 @@ impl Drain {
             root_ended: None,
             rows: Vec::new(),
             thread_rows: Vec::new(),
+            has_windows: false,
             interval: IDLE,
             looked_for_files: now,
             batched: now,

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crossbeam_channel::{Sender, TrySendError, bounded};
 
 use super::{BUSY, Drain};
+use crate::process::Process;
 use crate::schema::TableId;
 use crate::tables::{self, ProcessRow, ThreadRow};
 use crate::writer::Message;
@@ -31,6 +32,11 @@ impl Drain {
         self.unsent.extend(tables::processes(&rows).map(|b| Message::Live(TableId::Processes, b)));
         self.unsent.extend(tables::threads(&threads).map(|b| Message::Live(TableId::Threads, b)));
         self.unsent.extend(self.tables.live_rollups());
+        let windows: Vec<_> = self.processes.values().flat_map(Process::open_windows).collect();
+        // None is told of once, where there were some.
+        if std::mem::replace(&mut self.has_windows, !windows.is_empty()) || !windows.is_empty() {
+            self.unsent.extend(tables::open_windows(windows));
+        }
     }
 
     /// Sends what the writer has room for. True: nothing is left.

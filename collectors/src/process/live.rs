@@ -7,12 +7,18 @@ use gputrace_abi::sync::Ordering;
 use super::Process;
 use crate::clock::{self, Clocks};
 use crate::live;
+use crate::tables::GpuWindow;
 
 impl Process {
     /// Its account as sums: calls that it began, those that were lost or left out, and what tracing cost.
     fn account(&self, clocks: &Clocks) -> live::Sums {
         let accounting = self.accounting();
         live::sums_of(&accounting, self.cost(clocks, &accounting).total_ns)
+    }
+
+    /// Windows of GPU times that have no row yet.
+    pub(crate) fn open_windows(&self) -> impl Iterator<Item = GpuWindow> {
+        self.gpu.open_windows()
     }
 
     /// Its account, the calls that run at this moment, and what else is known of it. What GPUs did is in the sums as far as before

@@ -140,7 +140,7 @@ pub(super) const GPU_WINDOWS: Table = Table {
             Dictionary,
             NONE,
             "window (it was over), aside (the program or another tool used CUPTI), graphs (with --gpu-time auto: the program made its \
-             first), flush (CUPTI gave nothing out any more), end (of the process); unknown where the process was killed: then the window ends \
+             first), flush (CUPTI gave nothing out any more), end (of the process); unknown where the process was killed, or runs: then the window ends \
              with what it had told",
         ),
         Column::new(

@@ -57,12 +57,24 @@ impl GpuWindowColumns {
 
     /// A batch of all rows: there are few.
     pub(super) fn take(&mut self) -> Option<Message> {
-        if self.rows.count == 0 {
-            return None;
-        }
+        if self.rows.count == 0 { None } else { self.batch() }
+    }
+
+    fn batch(&mut self) -> Option<Message> {
         let [start, length, process] = &mut self.times;
         let [kind, ended_by] = &mut self.reasons;
         let columns = take![*start, *length, *process, self.pid, *kind, *ended_by, self.lost];
         self.rows.batch(TableId::GpuWindows, columns)
+    }
+}
+
+/// Rows of the windows that are open, for the journal: who reads a trace that is still written, or whose gputrace was killed, knows what
+/// of them is told. Also of none, which takes the place of those before.
+pub(crate) fn open_windows(open: impl IntoIterator<Item = GpuWindow>) -> Option<Message> {
+    let mut columns = GpuWindowColumns::default();
+    open.into_iter().for_each(|row| columns.push(&row));
+    match columns.batch()? {
+        Message::Rows(table, batch, _) => Some(Message::Live(table, batch)),
+        _ => None,
     }
 }

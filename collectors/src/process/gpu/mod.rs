@@ -284,6 +284,16 @@ impl Gpu {
         tables.gpu_window(&GpuWindow { lost: lost.min(i64::MAX as u64) as i64, ..window });
     }
 
+    /// The window that is open as far as all of it is told, and the one before whose row may still change.
+    pub(super) fn open_windows(&self) -> impl Iterator<Item = GpuWindow> {
+        let (process_id, pid) = self.ids;
+        let open = self.open.map(|(start_ns, kind)| {
+            let window_ns = (self.settled_ns - start_ns).max(0);
+            GpuWindow { start_ns, window_ns, process_id, pid, kind, ended_by: 0, lost: 0 }
+        });
+        self.over.map(|(window, _)| window).into_iter().chain(open)
+    }
+
     /// Makes rows of what was told before the last pass began: it read every ring as far as that, and the calls are known. This
     /// pass began at `begin_ns`. `all`: no other record comes.
     pub(super) fn settle(&mut self, all: bool, begin_ns: i64, tables: &mut Tables, written: &Written) {
