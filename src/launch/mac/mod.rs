@@ -8,6 +8,7 @@
 // Linux asks only for [`describe`]; the rest is tested there.
 #![cfg_attr(target_os = "linux", allow(dead_code, unused_imports))]
 
+mod cure;
 mod files;
 mod judge;
 mod shims;
@@ -84,12 +85,15 @@ pub(crate) fn follow(path: &Path, files: &impl Files, host: &Host) -> Way {
             chain.push(interpreter);
         }
     }
-    if let Some(real) = real.filter(|real| !chain.contains(real)) {
+    if let Some(real) = real.clone().filter(|real| !chain.contains(real)) {
         images.push(real.clone());
         chain.push(real);
     }
     let found = images.iter().find_map(|image| Some((image.clone(), judge::of_file(image, files, host)?)));
-    let stripped = found.map(|(by, why)| Stripped { cure: cure(&by, &why, &chain, files, host), by, why });
+    let stripped = found.map(|(by, why)| {
+        let cure = cure::cure(&by, &why, &chain, real.as_deref(), files, host);
+        Stripped { cure, by, why }
+    });
     let last = images.last().and_then(|image| files.slices(image)).unwrap_or_default();
     let translated =
         host.cpu == Cpu::Arm64 && judge::running(&last, host).is_some_and(|slice| slice.cpu == Cpu::X86_64);
@@ -134,42 +138,6 @@ fn find(name: &OsStr, files: &impl Files) -> Option<PathBuf> {
     }
     let search = files.variable("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
     std::env::split_paths(&search).map(|folder| folder.join(name)).find(|path| files.is_program(path))
-}
-
-/// What to do about it, in one line.
-fn cure(by: &Path, why: &Why, chain: &[PathBuf], files: &impl Files, host: &Host) -> String {
-    if *why != Why::Protected {
-        return why.cure().to_owned();
-    }
-    let last = chain.last().map_or(by, |path| path);
-    let free = last != by && judge::of_file(last, files, host).is_none();
-    let script = chain.first().filter(|first| first.as_path() != by);
-    match script {
-        // Past env or a version manager's shell, the interpreter itself is free.
-        Some(script) if free && shims::is_shim(script, files) => {
-            format!("call what it leads to directly: gputrace -- {} ...", last.display())
-        }
-        Some(script) if free => {
-            format!("call its interpreter directly: gputrace -- {} {} ...", last.display(), script.display())
-        }
-        _ if is_named(last, "python") => "call a Homebrew, uv or pyenv interpreter directly".to_owned(),
-        _ if is_named(by, "env") => {
-            "leave env out: VARIABLE=value gputrace -- PROGRAM passes variables on as well".to_owned()
-        }
-        _ if shims::is_shell(last) => match script {
-            Some(script) => format!(
-                "run the script's command itself, or by a shell that is not Apple's (brew install bash): gputrace -- \
-                 /opt/homebrew/bin/bash {} ...",
-                script.display()
-            ),
-            None => "run the shell's command itself, or use a shell that is not Apple's (brew install bash)".to_owned(),
-        },
-        _ => why.cure().to_owned(),
-    }
-}
-
-fn is_named(path: &Path, start: &str) -> bool {
-    path.file_name().is_some_and(|name| name.as_bytes().starts_with(start.as_bytes()))
 }
 
 #[cfg(test)]
