@@ -45,11 +45,11 @@ impl Baseline {
         let (busy, range) = (sum(|device| device.busy().total_ns()), sum(|device| device.range_ns()));
         let (kernels, (timed, computing_ns)) = kernels(facts, own, devices());
         // What is busy or idle is known where all that ran is.
-        let is_whole = own.iter().all(|id| unmatched::missing(facts, *id).is_none());
+        let is_whole = own.iter().all(|id| unmatched::missing(facts, *id).is_none()) && !is_lost(facts, own, &WORK);
         Baseline {
             total_ns: facts.wall_of_any_ns(own, false),
             utilisation_percent: (range > 0.0 && is_whole).then(|| 100.0 * busy / range),
-            kernels: kernels.filter(|_| !is_removed(facts, TableId::Dispatches)),
+            kernels: kernels.filter(|_| !is_removed(facts, TableId::Dispatches) && !is_lost(facts, own, &WORK)),
             kernel_ns: (timed > 0).then(|| computing_ns / timed as f64),
             gap_ns: targets::gap_of(devices()).filter(|_| is_whole),
             efficiency_percent: targets::efficiency_of(facts, devices()).filter(|_| {
@@ -77,6 +77,18 @@ fn kernels<'d>(facts: &Facts<'_>, own: &[i64], devices: impl Iterator<Item = &'d
     ((timed.0 > 0).then_some(timed.0), timed)
 }
 
+/// What tells of the GPU's work: commits, and what is encoded.
+const WORK: [TableId; 2] = [TableId::Launches, TableId::Dispatches];
+/// Of so many events one may be lost.
+const MAY_LOSE: u64 = 20;
+
+/// Whether so many of their events found no room that what is left is not their run.
+fn is_lost(facts: &Facts<'_>, own: &[i64], tables: &[TableId]) -> bool {
+    let of = own.iter().filter_map(|id| loss::Loss::of_process(facts.trace.process(*id)?, tables));
+    let (dropped, recorded) = of.fold((0, 0), |sum, of| (sum.0 + of.dropped, sum.1 + of.recorded));
+    dropped * MAY_LOSE > dropped + recorded
+}
+
 /// Whether some of these rows are gone: a sum of the others is none of the run.
 fn is_removed(facts: &Facts<'_>, table: TableId) -> bool {
     loss::is_removed(facts.trace, &[table])
@@ -85,7 +97,8 @@ fn is_removed(facts: &Facts<'_>, table: TableId) -> bool {
 /// Buffers and heaps that they made.
 fn allocations(facts: &Facts<'_>, own: &[i64]) -> Option<u64> {
     let made = facts.device_memory.calls.iter().filter(|((id, is_alloc, ..), _)| *is_alloc && own.contains(id));
-    (!own.is_empty() && !is_removed(facts, TableId::DeviceMemory)).then(|| made.map(|(_, calls)| calls.api.count).sum())
+    let is_known = !is_removed(facts, TableId::DeviceMemory) && !is_lost(facts, own, &[TableId::DeviceMemory]);
+    (!own.is_empty() && is_known).then(|| made.map(|(_, calls)| calls.api.count).sum())
 }
 
 impl Analysis for MetalBaseline {
@@ -113,7 +126,7 @@ impl Analysis for MetalBaseline {
             unit: "ns and percent in JSON; in text each value has its unit.",
             limits: "Metal tells when a command buffer ran, not when each kernel did: gaps between kernels of one command buffer, and copies in it, are \
                 busy time here, and count as time of kernels. Kernels whose command buffer has no time are in their number alone, and where more than 5 % of the \
-                command buffers have none, or of the dispatches no commit, utilisation, gap and efficiency are not known. Dispatches that were not committed ran nowhere. \
+                command buffers have none, or of the dispatches no commit, utilisation, gap and efficiency are not known; nor are they, or the number of kernels, where more than 5 % of commits or dispatches found no room. Dispatches that were not committed ran nowhere. \
                 Processes that use CUDA beside Metal's are not counted; of a trace of CUDA alone kernels are those that ran. A process that uses Metal elsewhere at the same time, and is not traced, makes gaps of its own.",
             source: "The metal-candle guide's baseline table and its targets.",
         }
@@ -161,6 +174,9 @@ impl Analysis for MetalBaseline {
         }
         gpu::times(facts, &mut section);
         unmatched::note(&mut section, facts);
+        loss::note(&mut section, facts, "launches", TableId::Launches);
+        loss::note(&mut section, facts, "dispatches and other messages to encoders", TableId::Dispatches);
+        loss::note(&mut section, facts, "allocation and free calls", TableId::DeviceMemory);
         loss::removed_note(&mut section, facts, &[TableId::CommandBuffers, TableId::Dispatches, TableId::DeviceMemory]);
         section
     }
@@ -254,6 +270,14 @@ mod tests {
         let results: Vec<&Value> = (0..7).map(|row| section.cell("baseline", row, "result")).collect();
         assert_eq!(results.iter().filter(|result| **result == &Value::from("pass")).count(), 3);
         assert_eq!(section.notes, Vec::<String>::new());
+        let processes = &mut trace.manifest.as_mut().expect("a manifest").processes;
+        let account = processes[0].accounting.entry("encode".into()).or_default();
+        (account.recorded, account.dropped) = (80, 20);
+        let lost = trace.section(&MetalBaseline);
+        for unknown in ["kernels", "utilisation_percent", "gap_mean_ns", "efficiency_percent"] {
+            assert_eq!(lost.get(unknown), &Value::Missing, "{unknown}");
+        }
+        assert!(lost.notes.iter().any(|note| note.starts_with("20 of 100 dispatches")), "{:?}", lost.notes);
         let removed =
             Removed { table: "device_memory".into(), limit: "--max-size".into(), rows: 60, ..Removed::default() };
         trace.manifest.as_mut().expect("a manifest").removed.push(removed);
