@@ -7,6 +7,7 @@ mod about;
 mod activity;
 mod attached;
 mod cost;
+mod ends;
 mod given;
 mod governor;
 mod join;
@@ -32,6 +33,7 @@ use crate::occupancy::Limits;
 use crate::tables::{GpuWindow, OnGpu, Tables, Worked};
 use attached::Attached;
 use cost::Cost;
+use ends::Ends;
 use given::Calls;
 pub(super) use given::{Given, What};
 use governor::{Governor, Spent};
@@ -93,6 +95,7 @@ pub(crate) struct Gpu {
     settled_ns: i64,
     /// How long the process lived after that while records were on.
     cut_ns: i64,
+    ends: Ends,
     ids: (i64, i32),
     /// Until when each stream, by its handle, is known to have worked.
     done_ns: HashMap<u64, i64>,
@@ -200,6 +203,7 @@ impl Gpu {
                 if work.start == 0 || work.end < work.start {
                     about.without_time += 1;
                 } else if self.fresh.len() < MOST_HELD {
+                    let begin_ns = self.ends.begin(&work, begin_ns);
                     self.fresh.push(Told { work, told_ns, begin_ns });
                 }
             }
