@@ -26,7 +26,9 @@ impl Analysis for DeviceMemory {
             definition: "Live memory is what was taken from the driver and not given back, by address: kinds device, async \
                 (from a pool), managed, virtual (physical memory; its mappings take nothing) and array lie on the device; \
                 pinned and registered lie on the host and are counted apart. Peak is the most that was live on the device at \
-                once, with what was live then by kind. Never freed is what was live after the last event. Steady-state calls \
+                once, with what was live then by kind. Never freed is what was live after the last event. \
+                Of a part of a trace (--from, --to, --range, --steps) what was taken before it is live when it begins, so that peak \
+                and never freed (live at its end) are of all that is live then; calls, and bytes taken, are those of the part. Steady-state calls \
                 are those in steps after warm-up: a caching allocator makes none. Cost is the time in the calls. Where a memory \
                 snapshot of PyTorch was imported: peak is the most that tensors had asked for at once, with the lines whose \
                 blocks were live then; reserved is what the allocator had from the driver; fragmented is what is free in \
@@ -190,7 +192,12 @@ fn by_process(facts: &Facts<'_>) -> Table {
             live(true).1.into(),
         ]
     };
-    let title = "Peak and never freed (Peak after: since the process's first driver call)";
+    let title = match facts.filter.looks_back() {
+        true => {
+            "Peak and never freed (Peak after: since the process's first driver call in the part; never freed: live at its end)"
+        }
+        false => "Peak and never freed (Peak after: since the process's first driver call)",
+    };
     Table::new("by_process", title, &COLUMNS, processes(facts).into_iter().map(row).collect())
 }
 
@@ -276,7 +283,10 @@ fn over_time(facts: &Facts<'_>) -> Table {
             rows.push(vec![facts.label(*id).into(), at.into(), bytes.into()]);
         }
     }
-    let title = "Live on the device over time (most in each span; After: since the first allocation)";
+    let title = match facts.filter.looks_back() {
+        true => "Live on the device over time (most in each span; After: since the part's begin)",
+        false => "Live on the device over time (most in each span; After: since the first allocation)",
+    };
     Table::new("over_time", title, &COLUMNS, rows)
 }
 
@@ -284,6 +294,7 @@ fn over_time(facts: &Facts<'_>) -> Table {
 mod tests {
     use super::*;
     use crate::analysis::Value;
+    use crate::trace::Filter;
     use crate::trace::testing::{START, TestTrace};
 
     #[test]
@@ -306,6 +317,31 @@ mod tests {
         assert_eq!(section.cell("by_process", 0, "host_never_freed_bytes"), &Value::Int(77));
         assert_eq!(section.cell("by_kind", 0, "at_peak_bytes"), &Value::Int(1000));
         assert_eq!(section.cell("by_call", 0, "api"), &Value::from("cuMemAlloc_v2"));
+    }
+
+    #[test]
+    fn of_a_part_what_was_taken_before_is_live_and_calls_are_its_own() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        let mut thread = trace.thread(1, 11);
+        thread.alloc("cuMemAlloc_v2", "device", 0x1000, 1000, 40_000);
+        thread.alloc("cuMemHostAlloc", "pinned", 0x9000, 77, 10_000);
+        thread.free("cuMemFreeHost", "pinned", 0x9000, 10_000);
+        thread.now = START + 200_000;
+        thread.alloc("cuMemAlloc_v2", "device", 0x2000, 50, 10_000);
+        thread.free("cuMemFree_v2", "device", 0x1000, 30_000);
+        thread.now = START + 400_000;
+        thread.alloc("cuMemAlloc_v2", "device", 0x3000, 9999, 10_000);
+        let of = |from: i64, to: i64| {
+            let filter = Filter { from_ns: Some(START + from), to_ns: Some(START + to), ..Filter::default() };
+            let section = trace.section_of(&DeviceMemory, &filter);
+            assert!(section.notes.iter().all(|note| !note.contains("were freed whose")), "{:?}", section.notes);
+            ["allocations", "frees", "allocated_bytes", "peak_bytes", "never_freed_bytes"]
+                .map(|fact| section.get(fact).clone())
+        };
+        assert_eq!(of(100_000, 300_000), [1, 1, 50, 1050, 50].map(Value::Int));
+        // Nothing is called in it.
+        assert_eq!(of(100_000, 150_000), [0, 0, 0, 1000, 1000].map(Value::Int));
     }
 
     #[test]

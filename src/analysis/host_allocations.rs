@@ -26,7 +26,8 @@ impl Analysis for HostAllocations {
         Explain {
             definition: "What malloc's family gave, by the stack that asked for it and by thread: calls, bytes, mean size, mean age of the \
                 blocks that were freed again, and per steady step (what lies in steady steps, by their number). With --mmap also what came from the \
-                kernel by stack: mapped (memory), reserved (addresses without memory), and what of both was not unmapped again. In GPU idle gaps: \
+                kernel by stack: mapped (memory), reserved (addresses without memory), and what of both was not unmapped again (of a part \
+                of a trace whatever of it was mapped before). In GPU idle gaps: \
                 allocated by the thread that gave a GPU its next work, from the moment when the GPU had run dry until the call that gave it, \
                 in gaps that are the host's (--explain gpu-gaps); each allocation once, whichever GPUs waited.",
             unit: "calls, bytes, ns; estimates in sampled mode, where a sample stands for weight_bytes and weight / bytes calls. The error \

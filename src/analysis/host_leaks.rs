@@ -21,7 +21,8 @@ impl Analysis for HostLeaks {
 
     fn explain(&self) -> Explain {
         Explain {
-            definition: "Live at the end: allocated in the trace and not freed in it, by stack. Growing: a line by least squares through the \
+            definition: "Live at the end: allocated in the trace and not freed in it, by stack; of a part of a trace (--from, --to, --range, \
+                --steps) what is live at its end, whenever it was allocated. Growing: a line by least squares through the \
                 live bytes of a stack at the end of each step after warm-up (of each hundredth of the process's time without its first and last tenth, \
                 where there are no steps). A stack grows when its slope is 6 standard errors above none, each half of the steps has at \
                 least 0.4 of it, 10 blocks and more are live after the last of them (one that is made anew, larger and larger, is a table and its content is looked \

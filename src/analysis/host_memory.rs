@@ -28,7 +28,8 @@ impl Analysis for HostMemory {
         Explain {
             definition: "malloc's and free's family. By default one allocation per 512 KiB on average is recorded (Poisson by \
                 bytes), and stands for weight_bytes = bytes / (1 - exp(-bytes / mean)). Allocated, rate, live and the sizes \
-                are sums of weights: estimates without bias. Live is what was allocated in the trace and not freed. In full \
+                are sums of weights: estimates without bias. Live is what was allocated in the trace and not freed, of a part of a \
+                trace (--from, --range, --steps) also what was allocated before it; allocated, rate and sizes are of the part. In full \
                 mode every call is recorded and the numbers are counts; what --cull summed counts as allocated, and not as live. Resident \
                 memory is what /proc told of the process (--counters); beyond malloc is its mean less what was live of malloc: the \
                 program itself, stacks, files, memory of the GPU's driver, what the allocator keeps (fragmentation, its caches). In arenas is what glibc's malloc had from the kernel for its arenas, and free in \
@@ -274,9 +275,11 @@ fn over_time(facts: &Facts<'_>) -> Table {
             }
         }
     }
-    let title = match is_sampled(facts) {
-        true => "Memory over time (most in each span; After: since the first row; malloc: an estimate)",
-        false => "Memory over time (most in each span; After: since the first row)",
+    let title = match (is_sampled(facts), facts.filter.looks_back()) {
+        (true, false) => "Memory over time (most in each span; After: since the first row; malloc: an estimate)",
+        (false, false) => "Memory over time (most in each span; After: since the first row)",
+        (true, true) => "Memory over time (most in each span; After: since the part's begin; malloc: an estimate)",
+        (false, true) => "Memory over time (most in each span; After: since the part's begin)",
     };
     Table::new("over_time", title, &COLUMNS, rows)
 }

@@ -21,7 +21,8 @@ impl Analysis for HostPeak {
     fn explain(&self) -> Explain {
         Explain {
             definition: "What malloc had given and not got back at the moment when that was most in bytes, by the stack that allocated it; \
-                of each process its own moment. The line is the innermost frame of the user's own code that is no allocator's. With \
+                of each process its own moment. Of a part of a trace (--from, --range, --steps) what was allocated before it is among what is \
+                live in it. The line is the innermost frame of the user's own code that is no allocator's. With \
                 --malloc sample a sample stands for weight_bytes (--explain host-memory), and the error is two standard deviations of \
                 the sum over the live samples: sqrt(sum of weight (weight - bytes)).",
             unit: "bytes; blocks are estimates in sampled mode. After: since the process's start.",
@@ -139,6 +140,7 @@ fn at_peak(facts: &Facts<'_>) -> Table {
 mod tests {
     use super::super::section::Value;
     use super::*;
+    use crate::trace::Filter;
     use crate::trace::testing::{START, TestTrace};
 
     #[test]
@@ -165,6 +167,36 @@ mod tests {
         assert_eq!(row(1), ["data.py:31 load".into(), 1e6.into(), 1e6.into(), 0.0.into()]);
         assert_eq!(section.cell("by_stack", 0, "stack"), &Value::from("model /home/u/model.py:7"));
         assert_eq!(section.tables.len(), 1);
+    }
+
+    #[test]
+    fn of_a_part_what_was_allocated_before_and_is_live_yet_is_in_the_peak() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        let [model, load] = ["model", "load"].map(|function| trace.stack(function, "/home/u/x.py", 7));
+        let mut thread = trace.thread(1, 11);
+        let gone = thread.malloc_at(load, 5_000, 5_000.0);
+        let kept = thread.malloc_at(model, 300, 3_000.0);
+        thread.free_block(&gone);
+        thread.now = START + 100_000;
+        let batch = thread.malloc_at(load, 1_000, 1_000.0);
+        thread.free_block(&batch);
+        thread.now = START + 200_000;
+        thread.free_block(&kept);
+        let part =
+            |from: i64, to: i64| Filter { from_ns: Some(START + from), to_ns: Some(START + to), ..Filter::default() };
+        let section = trace.section_of(&HostPeak, &part(50_000, 150_000));
+        assert_eq!((section.get("peak_bytes"), section.get("peak_blocks")), (&4e3.into(), &Value::Int(11)));
+        let row = |row: usize| ["bytes", "live_at_end_bytes"].map(|c| section.cell("by_stack", row, c).clone());
+        assert_eq!([row(0), row(1)], [[3e3.into(), 3e3.into()], [1e3.into(), 0.0.into()]]);
+        // Its begin has the most, and what is freed in it is not live at its end.
+        let section = trace.section_of(&HostPeak, &part(150_000, 300_000));
+        assert_eq!(section.cell("by_stack", 0, "bytes"), &3e3.into());
+        assert_eq!(section.cell("by_stack", 0, "live_at_end_bytes"), &0.0.into());
+        let memory = trace.section_of(&super::super::host_memory::HostMemory, &part(50_000, 150_000));
+        assert_eq!((memory.get("peak_live_bytes"), memory.get("allocated_bytes")), (&4e3.into(), &1e3.into()));
+        let leaks = trace.section_of(&super::super::host_leaks::HostLeaks, &part(50_000, 150_000));
+        assert_eq!(leaks.get("live_at_end_bytes"), &3e3.into());
     }
 
     #[test]

@@ -24,6 +24,12 @@ pub(super) fn add(section: &mut Section, facts: &Facts<'_>) {
     section.rare_fact("torch_peak_bytes", "PyTorch: most asked for at once", Unit::Bytes, peak);
     section.rare_fact("torch_peak_reserved_bytes", "most reserved", Unit::Bytes, peak_reserved);
     let allocated = all().map(|device| device.allocated.1).sum();
+    if any && facts.filter.looks_back() {
+        section.note(
+            "Of a part of the trace PyTorch's own numbers are told by what of its snapshot lies in the part: what its allocator held before is \
+             known only where the snapshot was taken in it.",
+        );
+    }
     section.rare_fact("torch_allocated_bytes", "allocated at its end", Unit::Bytes, known(allocated));
     section.rare_fact("torch_reserved_bytes", "reserved", Unit::Bytes, known(reserved));
     section.rare_fact("torch_fragmented_bytes", "fragmented", Unit::Bytes, known(fragmented));

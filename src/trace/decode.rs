@@ -3,13 +3,14 @@
 //! It runs on a thread of its own ([`super::contain`]), so that decoding and analysing take a core each, and so that
 //! a panic of the Parquet reader costs one file. A file that cannot be read any further is named and left.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 
-use arrow::array::{BooleanArray, RecordBatch};
-use arrow::compute::filter_record_batch;
+use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::compute::{filter, filter_record_batch};
 use bytes::Bytes;
 use gputrace_collectors::journal;
 use gputrace_collectors::schema::{SCHEMA_VERSION, TableId};
@@ -22,7 +23,7 @@ use parquet::file::statistics::Statistics;
 
 use super::counted::Counted;
 use super::filter::NOBODY;
-use super::{Filter, Problem, Rows, rows};
+use super::{Filter, Problem, Reach, Rows, rows};
 
 /// Rows in a batch: few enough that several tables' batches fit the processor's cache together. With 16,384 a report takes
 /// half as much memory again, and the same time.
@@ -47,8 +48,8 @@ pub(crate) struct Job {
     pub(crate) table: TableId,
     pub(crate) columns: Vec<&'static str>,
     pub(crate) filter: Filter,
-    /// The rows that lie beside what the filter keeps, instead.
-    pub(crate) beside: bool,
+    /// Which of the rows.
+    pub(crate) reach: Reach,
     /// Sealed files, in order.
     pub(crate) files: Vec<PathBuf>,
     /// The journal, which comes after them.
@@ -143,7 +144,7 @@ impl Job {
             format!("was written as {name}: files are read in the order of their names, so give it that name again")
         });
         let mask = ProjectionMask::columns(builder.parquet_schema(), self.columns.iter().copied());
-        let groups = groups_in_time(builder.metadata(), &self.filter);
+        let groups = groups_in_time(builder.metadata(), &self.span());
         let rows = groups.iter().map(|group| builder.metadata().row_group(*group).num_rows().max(0) as u64).sum();
         let builder = builder.with_batch_size(BATCH_ROWS).with_projection(mask).with_row_groups(groups);
         Ok((builder.build().map_err(unreadable)?, rows, renamed))
@@ -179,13 +180,13 @@ impl Job {
     }
 
     fn send(&self, path: &Path, batch: &RecordBatch, to: &SyncSender<Message>) -> Result<(), Gone> {
-        let rows = match self.filtered(batch) {
-            Some(kept) => Rows::new(self.table, &self.columns, &kept),
-            None => Rows::new(self.table, &self.columns, batch),
+        let (batch, kept) = match self.filtered(batch) {
+            Some((batch, kept)) => (Cow::Owned(batch), kept),
+            None => (Cow::Borrowed(batch), None),
         };
-        match rows {
+        match Rows::new(self.table, &self.columns, &batch) {
             Ok(mut rows) if rows.len > 0 => {
-                rows.beside = self.beside;
+                (rows.reach, rows.kept) = (self.reach, kept);
                 to.send(Message::Rows(rows)).map_err(|_| Gone)
             }
             Ok(_) => Ok(()),
@@ -193,8 +194,17 @@ impl Job {
         }
     }
 
-    /// The rows that the filter keeps, if there is one. Names, stacks and processes are kept for those who look them up.
-    fn filtered(&self, batch: &RecordBatch) -> Option<RecordBatch> {
+    /// The filter that says which times are read.
+    fn span(&self) -> Filter {
+        match self.reach {
+            Reach::Throughout => Filter { from_ns: None, ..self.filter.clone() },
+            Reach::Kept | Reach::Beside => self.filter.clone(),
+        }
+    }
+
+    /// The rows that the filter keeps, if there is one, and where others are read with them, which are kept. Names, stacks and
+    /// processes are kept for those who look them up.
+    fn filtered(&self, batch: &RecordBatch) -> Option<(RecordBatch, Option<BooleanArray>)> {
         // What was observed is a matter of the GPU's work alone.
         let observed = super::scan::work(self.table) && self.filter.observed.is_some();
         if self.filter.is_all() && !observed
@@ -218,13 +228,21 @@ impl Job {
             let cause = Some(cause[row]).filter(|cause| *cause != NO_CAUSE);
             self.filter.keeps(start[row], process[row])
                 && match own {
-                    Some(_) if self.beside => self.filter.keeps_beside(start[row], process[row], cause, device),
+                    Some(_) if self.reach == Reach::Beside => {
+                        self.filter.keeps_beside(start[row], process[row], cause, device)
+                    }
                     Some(_) => self.filter.keeps_work(start[row], process[row], cause, device),
                     None => self.filter.keeps_place(start[row], process[row], tid, device),
                 }
         };
         let keep: BooleanArray = (0..rows.len).map(|row| Some(keep(row))).collect();
-        filter_record_batch(batch, &keep).ok()
+        if self.reach != Reach::Throughout {
+            return Some((filter_record_batch(batch, &keep).ok()?, None));
+        }
+        let read = |row: usize| self.filter.reads(start[row], process[row], place(&device, &"device", row));
+        let read: BooleanArray = (0..rows.len).map(|row| Some(read(row))).collect();
+        let kept = filter(&keep, &read).ok()?.as_boolean().clone();
+        Some((filter_record_batch(batch, &read).ok()?, Some(kept)))
     }
 }
 

@@ -81,6 +81,12 @@ impl Filter {
         self.from_ns.is_some() || self.to_ns.is_some() || !self.within.is_empty()
     }
 
+    /// Whether what is in use was taken before what is kept, too: the user named its begin. Of intervals of single events it is
+    /// not known what was done before.
+    pub(crate) fn looks_back(&self) -> bool {
+        self.interval.is_none() && (self.from_ns.is_some() || !self.within.is_empty())
+    }
+
     /// The filter that keeps what steps are found in: those of the whole run, so that they are the same whatever part of it is
     /// kept. Of intervals of single events nothing is known around one.
     pub(crate) fn around_steps(&self) -> Filter {
@@ -203,6 +209,13 @@ impl Filter {
     /// How long a process is inside of what is kept, where that is steps or ranges.
     pub(crate) fn inside_ns(&self, process_id: i64) -> Option<i64> {
         self.within.iter().map(|spans| spans.length_ns(process_id)).min()
+    }
+
+    /// Whether a row of memory is read: it is kept, or comes before what is.
+    pub(super) fn reads(&self, start_ns: i64, process_id: i64, device: Option<i32>) -> bool {
+        self.to_ns.is_none_or(|to| start_ns < to)
+            && (process_id == NOBODY || self.processes.as_ref().is_none_or(|p| p.contains(&process_id)))
+            && self.keeps_device(process_id, device)
     }
 
     /// Whether any row that began between the two times may be kept.

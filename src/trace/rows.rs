@@ -10,6 +10,8 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray, Recor
 use arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type};
 use gputrace_collectors::schema::TableId;
 
+use super::Reach;
+
 /// Some rows of one table.
 pub(crate) struct Rows {
     /// Which table.
@@ -18,8 +20,10 @@ pub(crate) struct Rows {
     pub(crate) len: usize,
     /// Whose files they are from: a number of `Trace::launchers`.
     pub(crate) launcher: usize,
-    /// They lie beside the ranges that are reported ([`super::Filter::projects`]).
-    pub(crate) beside: bool,
+    /// Which of its table they are.
+    pub(crate) reach: Reach,
+    /// Where not all of them are kept: whether each is.
+    pub(super) kept: Option<BooleanArray>,
     columns: Vec<(&'static str, ArrayRef)>,
 }
 
@@ -37,7 +41,12 @@ impl Rows {
             Ok((name, array))
         };
         let columns = wanted.iter().map(|name| column(name)).collect::<Result<_, String>>()?;
-        Ok(Rows { table, len: batch.num_rows(), launcher: 0, beside: false, columns })
+        Ok(Rows { table, len: batch.num_rows(), launcher: 0, reach: Reach::Kept, kept: None, columns })
+    }
+
+    /// Whether a row is kept, and not only read to know what was in use before.
+    pub(crate) fn is_kept(&self, row: usize) -> bool {
+        self.kept.as_ref().is_none_or(|kept| kept.value(row))
     }
 
     /// A column as it is.

@@ -20,31 +20,37 @@ pub(crate) struct Want {
     pub(crate) columns: &'static [&'static str],
 }
 
+/// Which rows of a table are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Those that the filter keeps.
+    Kept,
+    /// Those of work that was not launched in the ranges that are kept.
+    Beside,
+    /// Those that it keeps and those before and between: each batch says which are kept ([`Rows::is_kept`]).
+    Throughout,
+}
+
 impl Trace {
     /// Hands every wanted row that the filter keeps to `each`. Files that cannot be read become problems.
     pub(crate) fn scan(&self, wants: &[Want], filter: &Filter, each: &mut dyn FnMut(&Rows)) {
-        self.scan_shared(wants, &[], filter, &mut |rows| each(&rows));
+        self.scan_shared(&[(wants, Reach::Kept)], filter, &mut |rows| each(&rows));
     }
 
-    /// The same, for who hands rows on to other threads. Of the tables in `beside` also rows of work that was not launched in
-    /// the ranges that are kept, where the filter keeps ranges: batches of their own, that say so.
-    pub(crate) fn scan_shared(
-        &self,
-        wants: &[Want],
-        beside: &[Want],
-        filter: &Filter,
-        each: &mut dyn FnMut(Arc<Rows>),
-    ) {
-        let kept = merge(wants, filter).into_iter().map(|of| (of, false));
-        let beside = if filter.projects() { merge(beside, filter) } else { Vec::new() };
-        let tables: Vec<_> = kept.chain(beside.into_iter().map(|of| (of, true))).collect();
+    /// The same, for who hands rows on to other threads, and wants more than those that the filter keeps: batches of their own,
+    /// that say so. Nothing lies beside where the filter keeps no ranges.
+    pub(crate) fn scan_shared(&self, wants: &[(&[Want], Reach)], filter: &Filter, each: &mut dyn FnMut(Arc<Rows>)) {
+        let some = |reach: Reach| reach != Reach::Beside || filter.projects();
+        let some = wants.iter().filter(|(_, reach)| some(*reach));
+        let tables = some.flat_map(|(wants, reach)| merge(wants, filter).into_iter().map(|of| (of, *reach)));
+        let tables: Vec<_> = tables.collect();
         let read: Vec<TableId> = tables.iter().map(|((table, _), _)| *table).collect();
         counted::begin(&self.launchers, &read);
         for (number, launcher) in self.launchers.iter().enumerate() {
             let mut streams: Vec<(Stream<'_>, Option<Rows>)> = tables
                 .iter()
-                .map(|((table, columns), beside)| {
-                    let mut stream = Stream::new(self, launcher, *table, columns.clone(), filter, *beside);
+                .map(|((table, columns), reach)| {
+                    let mut stream = Stream::new(self, launcher, *table, columns.clone(), filter, *reach);
                     let first = stream.next();
                     (stream, first)
                 })

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use gputrace_collectors::schema::TableId;
 
 use super::decode::{Job, Message};
-use super::{Filter, Launcher, Problem, Rows, Trace, contain};
+use super::{Filter, Launcher, Problem, Reach, Rows, Trace, contain};
 
 /// Batches that are decoded ahead.
 const AHEAD: usize = 2;
@@ -29,12 +29,12 @@ impl<'a> Stream<'a> {
         table: TableId,
         columns: Vec<&'static str>,
         filter: &Filter,
-        beside: bool,
+        reach: Reach,
     ) -> Stream<'a> {
         let (files, journal) = (launcher.sealed(table).to_vec(), launcher.journal.clone());
         let sums = matches!(table, TableId::Rollups | TableId::RollupNames);
         let filter = if sums { filter.of_sums() } else { filter.clone() };
-        let job = Arc::new(Job { table, columns, filter, beside, files, journal });
+        let job = Arc::new(Job { table, columns, filter, reach, files, journal });
         let mut stream = Stream { trace, job, messages: None };
         if !stream.job.files.is_empty() || stream.job.journal.is_some() {
             stream.decode_from(0);

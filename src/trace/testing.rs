@@ -228,8 +228,13 @@ impl TestTrace {
 
     /// Writes the files and runs an analysis.
     pub(crate) fn section(&self, analysis: &dyn Analysis) -> Section {
-        let (trace, filter) = (self.open(), Filter::default());
-        let section = analysis.section(&Facts::gather(&trace, &filter, analysis.needs()));
+        self.section_of(analysis, &Filter::default())
+    }
+
+    /// The same of a part of it.
+    pub(crate) fn section_of(&self, analysis: &dyn Analysis, filter: &Filter) -> Section {
+        let trace = self.open();
+        let section = analysis.section(&Facts::gather(&trace, filter, analysis.needs()));
         assert_eq!(trace.problems(), []);
         section
     }

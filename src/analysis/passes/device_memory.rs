@@ -5,6 +5,8 @@
 //! may get an address before the call that freed it returns. Rows of different threads may come slightly out of order, so
 //! a free that comes before its allocation is remembered and meets it. The memory needed is in proportion to the blocks
 //! that the program holds.
+//!
+//! Of a part of a trace what was taken before is live when it begins; what the calls cost, and how many they are, is of the part.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,7 +22,7 @@ use super::stats::Stats;
 use super::steps::{Cursor, Steps};
 use super::timeline::Timeline;
 use super::torch_memory::TorchMemory;
-use crate::trace::{NO_NAME, Rows, Want};
+use crate::trace::{Filter, NO_NAME, Parts, PartsOf, Rows, Trace, Want};
 
 /// Kinds of memory, in the order of reports; the last is for kinds that this version does not know.
 pub(crate) const KINDS: [&str; 8] =
@@ -62,6 +64,7 @@ pub(crate) struct ProcessMemory {
     begun: BinaryHeap<Reverse<Begun>>,
     early: FxHashMap<(bool, i64), i64>,
     device_bytes: i64,
+    parts: Option<Parts>,
 }
 
 /// Calls of one function.
@@ -91,6 +94,7 @@ pub(crate) struct DeviceMemory {
     /// Mappings of physical memory: they take no memory of their own.
     mappings: [i64; 2],
     cursor: Cursor,
+    parts: PartsOf,
 }
 
 impl Default for DeviceMemory {
@@ -102,11 +106,41 @@ impl Default for DeviceMemory {
             torch: TorchMemory::default(),
             mappings: ["cuMemMap", "cuMemUnmap"].map(|name| id(NameKind::Api, name)),
             cursor: Cursor::default(),
+            parts: PartsOf::default(),
         }
     }
 }
 
+impl DeviceMemory {
+    /// Of what is kept of a trace.
+    pub(crate) fn new(trace: &Trace, filter: &Filter) -> DeviceMemory {
+        DeviceMemory { parts: PartsOf::new(trace, filter), ..DeviceMemory::default() }
+    }
+}
+
 impl ProcessMemory {
+    fn parts(&mut self) -> &mut Parts {
+        self.parts.get_or_insert_default()
+    }
+
+    /// What is live when a part begins may be the most that is live in it.
+    fn begin(&mut self, at: i64) {
+        while let Some(begin) = self.parts().begin(at) {
+            self.changed(begin);
+        }
+    }
+
+    /// Live memory on the device is another one from then on.
+    fn changed(&mut self, at: i64) {
+        if !self.parts().hold(at) {
+            return;
+        }
+        if self.device_bytes > self.peak_bytes {
+            (self.peak_bytes, self.peak_at_ns, self.at_peak) = (self.device_bytes, at, self.live);
+        }
+        self.line.set(at, self.device_bytes);
+    }
+
     /// Takes in the allocations that had ended at this time.
     fn until(&mut self, at: i64) {
         while let Some(Reverse((end, key, kind, bytes))) = self.begun.peek().copied().filter(|next| next.0.0 <= at) {
@@ -116,6 +150,10 @@ impl ProcessMemory {
     }
 
     fn alloc(&mut self, at: i64, key: (bool, i64), kind: usize, bytes: i64) {
+        if self.parts().are_over(at) {
+            return;
+        }
+        self.begin(at);
         if self.early.get(&key).is_some_and(|freed| at <= *freed) {
             self.early.remove(&key);
             return;
@@ -130,19 +168,20 @@ impl ProcessMemory {
             return;
         }
         self.device_bytes += bytes;
-        if self.device_bytes > self.peak_bytes {
-            (self.peak_bytes, self.peak_at_ns, self.at_peak) = (self.device_bytes, at, self.live);
-        }
-        self.line.set(at, self.device_bytes);
+        self.changed(at);
     }
 
     fn free(&mut self, at: i64, key: (bool, i64)) {
+        if self.parts().are_over(at) {
+            return;
+        }
+        self.begin(at);
         match self.blocks.remove(&key) {
             Some((bytes, kind)) => self.remove(at, bytes, usize::from(kind)),
             // Freeing nothing is allowed and does nothing.
             None if key.1 == 0 => {}
             None => {
-                self.unknown_frees += 1;
+                self.unknown_frees += u64::from(self.parts().hold(at));
                 if self.early.len() < EARLY {
                     self.early.insert(key, at);
                 }
@@ -155,15 +194,65 @@ impl ProcessMemory {
         self.live[kind].1 -= bytes;
         if !on_host(kind) {
             self.device_bytes -= bytes;
-            self.line.set(at, self.device_bytes);
+            self.changed(at);
+        }
+    }
+}
+
+/// A call.
+struct Call {
+    process_id: i64,
+    is_alloc: bool,
+    kind: usize,
+    api_id: i64,
+    ns: i64,
+    bytes: i64,
+    failed: bool,
+}
+
+/// The memory of a process.
+fn memory<'m>(
+    processes: &'m mut Groups<i64, ProcessMemory>,
+    parts: &PartsOf,
+    process_id: i64,
+) -> &'m mut ProcessMemory {
+    let memory = processes.at(process_id);
+    memory.parts.get_or_insert_with(|| parts.of(process_id));
+    memory
+}
+
+impl DeviceMemory {
+    /// Counts a call that is kept.
+    fn called(&mut self, call: &Call, at: i64, label: i64, steps: &Steps) {
+        let Call { process_id, is_alloc, ns, bytes, .. } = *call;
+        let calls = self.calls.at((process_id, is_alloc, call.kind, call.api_id));
+        calls.api.add(ns);
+        calls.bytes += bytes;
+        let place = steps.place(&mut self.cursor, process_id, at);
+        let add = |to: &mut (u64, i64)| *to = (to.0 + 1, to.1 + ns);
+        if place.is_steady() {
+            add(&mut calls.steady);
+        }
+        if place.is_middle() {
+            add(&mut calls.middle);
+        }
+        if call.failed {
+            memory(&mut self.processes, &self.parts, process_id).failed += u64::from(is_alloc);
+        } else if is_alloc && label != NO_NAME && !self.mappings.contains(&call.api_id) {
+            let taken = self.labels.at((process_id, label));
+            *taken = (taken.0 + 1, taken.1 + bytes);
         }
     }
 }
 
 impl Pass for DeviceMemory {
     fn wants(&self) -> &'static [Want] {
+        &[TorchMemory::WANT]
+    }
+
+    fn throughout(&self) -> &'static [Want] {
         const COLUMNS: &[&str] = &["api_ns", "api_id", "action", "kind", "address", "bytes", "label_id", "result"];
-        &[Want { table: TableId::DeviceMemory, columns: COLUMNS }, TorchMemory::WANT]
+        &[Want { table: TableId::DeviceMemory, columns: COLUMNS }]
     }
 
     fn rows(&mut self, rows: &Rows, steps: &Steps) {
@@ -175,32 +264,20 @@ impl Pass for DeviceMemory {
         let (action, kind, result) = (rows.texts("action"), rows.texts("kind"), rows.i32_or("result", 0));
         let label = rows.i64_or("label_id", NO_NAME);
         for row in 0..rows.len {
+            if self.parts.is_gone(process[row]) {
+                continue;
+            }
             let (process_id, ns, bytes) = (process[row], length[row].max(0), bytes[row].max(0));
             let is_alloc = action.get(row) == "alloc";
             let kind = KINDS.iter().position(|k| *k == kind.get(row)).unwrap_or(KINDS.len() - 1);
-            let calls = self.calls.at((process_id, is_alloc, kind, api[row]));
-            calls.api.add(ns);
-            calls.bytes += bytes;
-            let place = steps.place(&mut self.cursor, process_id, start[row]);
-            let add = |to: &mut (u64, i64)| *to = (to.0 + 1, to.1 + ns);
-            if place.is_steady() {
-                add(&mut calls.steady);
+            let call = Call { process_id, is_alloc, kind, api_id: api[row], ns, bytes, failed: result[row] != 0 };
+            if rows.is_kept(row) {
+                self.called(&call, start[row], label[row], steps);
             }
-            if place.is_middle() {
-                add(&mut calls.middle);
-            }
-            let memory = self.processes.at(process_id);
-            if result[row] != 0 {
-                memory.failed += u64::from(is_alloc);
+            if call.failed || self.mappings.contains(&api[row]) {
                 continue;
             }
-            if self.mappings.contains(&api[row]) {
-                continue;
-            }
-            if is_alloc && label[row] != NO_NAME {
-                let taken = self.labels.at((process_id, label[row]));
-                *taken = (taken.0 + 1, taken.1 + bytes);
-            }
+            let memory = memory(&mut self.processes, &self.parts, process_id);
             let key = (KINDS[kind] == "virtual", address[row]);
             memory.until(start[row]);
             if is_alloc {
@@ -212,7 +289,10 @@ impl Pass for DeviceMemory {
     }
 
     fn end(&mut self, _: &Steps) {
-        self.processes.values_mut().for_each(|memory| memory.until(i64::MAX));
+        for memory in self.processes.values_mut() {
+            memory.until(i64::MAX);
+            memory.begin(i64::MAX);
+        }
         self.torch.end();
     }
 

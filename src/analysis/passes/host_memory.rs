@@ -3,6 +3,8 @@
 //! A sampled allocation stands for `weight_bytes`, so sums of weights are unbiased estimates. An allocation of b bytes
 //! is sampled with probability p = b / weight; the variance of the sum is at most the sum of (1 - p) weight^2 over the
 //! samples, from which the stated error (two standard deviations) comes. In full mode p is 1 and the error is 0.
+//!
+//! Of a part of a trace what was allocated before is live when it begins; sums of allocations are of the part.
 
 use gputrace_collectors::schema::TableId;
 
@@ -11,7 +13,7 @@ use super::allocations::Amount;
 use super::groups::Groups;
 use super::steps::Steps;
 use super::timeline::Timeline;
-use crate::trace::{NOBODY, Rows, Want};
+use crate::trace::{Filter, NOBODY, Parts, PartsOf, Rows, Trace, Want};
 
 /// Block sizes that are told apart: none at all, then powers of two.
 pub(crate) const SIZES: usize = 49;
@@ -65,6 +67,7 @@ pub(crate) struct ProcessHost {
     pub(crate) timed: (u64, i64),
     /// First and last row.
     pub(crate) span_ns: (i64, i64),
+    parts: Option<Parts>,
 }
 
 impl Default for ProcessHost {
@@ -89,6 +92,7 @@ impl Default for ProcessHost {
             sizes: [(0.0, 0.0); SIZES],
             timed: (0, 0),
             span_ns: (i64::MAX, i64::MIN),
+            parts: None,
         }
     }
 }
@@ -104,16 +108,53 @@ impl ProcessHost {
         size.1 += amount.bytes;
     }
 
+    fn parts(&mut self) -> &mut Parts {
+        self.parts.get_or_insert_default()
+    }
+
+    /// Counts a call that is kept, of so many bytes and ns, or as many calls.
+    fn called(&mut self, at: i64, action: &str, (bytes, length, calls): (i64, i64, i64), amount: Amount) {
+        let each = if action == "culled" { 2 } else { 1 };
+        self.events = self.events.saturating_add((calls.max(0) as u64).saturating_mul(each));
+        if matches!(action, "map" | "reserve" | "unmap") {
+            return;
+        }
+        self.span_ns = (self.span_ns.0.min(at), self.span_ns.1.max(at));
+        if length >= 0 {
+            self.timed = (self.timed.0 + 1, self.timed.1 + length);
+        }
+        if action != "free" {
+            self.allocations = self.allocations.saturating_add(calls.max(1) as u64);
+            self.alloc(bytes, amount);
+        }
+    }
+
+    /// A part begins with what is live and mapped by then.
+    fn begin(&mut self, at: i64) {
+        while let Some(begin) = self.parts().begin(at) {
+            if self.live > 0.0 {
+                self.live(begin, 0.0);
+            }
+            if self.mapped > 0 {
+                self.map(begin, 0.0);
+            }
+        }
+    }
+
     /// What is live is more, or less, from then on.
     fn live(&mut self, at: i64, bytes: f64) {
         self.live = (self.live + bytes).max(0.0);
-        self.peak = self.peak.max(self.live);
-        self.line.set(at, self.live as i64);
+        if self.parts().hold(at) {
+            self.peak = self.peak.max(self.live);
+            self.line.set(at, self.live as i64);
+        }
     }
 
     fn map(&mut self, at: i64, bytes: f64) {
         self.mapped = self.mapped.saturating_add(bytes as i64).max(0);
-        self.mapped_line.set(at, self.mapped);
+        if self.parts().hold(at) {
+            self.mapped_line.set(at, self.mapped);
+        }
     }
 
     fn resident(&mut self, at: i64, bytes: f64) {
@@ -146,9 +187,9 @@ impl ProcessHost {
         if self.bytes > 0.0 { 2.0 * self.variance.sqrt() / self.bytes } else { 0.0 }
     }
 
-    /// Whether it called malloc or mmap.
+    /// Whether it called malloc or mmap, or has what it got from them.
     pub(crate) fn any(&self) -> bool {
-        self.span_ns.0 <= self.span_ns.1 || self.mapped_line.first_ns().is_some()
+        self.span_ns.0 <= self.span_ns.1 || [&self.line, &self.mapped_line].iter().any(|line| line.first_ns().is_some())
     }
 
     /// From the first row to the last, s.
@@ -162,15 +203,24 @@ impl ProcessHost {
 pub(crate) struct HostMemory {
     /// By process.
     pub(crate) processes: Groups<i64, ProcessHost>,
+    parts: PartsOf,
+}
+
+impl HostMemory {
+    /// Of what is kept of a trace.
+    pub(crate) fn new(trace: &Trace, filter: &Filter) -> HostMemory {
+        HostMemory { parts: PartsOf::new(trace, filter), ..HostMemory::default() }
+    }
 }
 
 impl Pass for HostMemory {
     fn wants(&self) -> &'static [Want] {
+        &[Want { table: TableId::Counters, columns: &["source", "name", "value"] }]
+    }
+
+    fn throughout(&self) -> &'static [Want] {
         const COLUMNS: &[&str] = &["api_ns", "action", "bytes", "weight_bytes", "calls"];
-        &[
-            Want { table: TableId::HostMemory, columns: COLUMNS },
-            Want { table: TableId::Counters, columns: &["source", "name", "value"] },
-        ]
+        &[Want { table: TableId::HostMemory, columns: COLUMNS }]
     }
 
     fn rows(&mut self, rows: &Rows, _steps: &Steps) {
@@ -181,34 +231,33 @@ impl Pass for HostMemory {
         let (length, action) = (rows.i64_or("api_ns", -1), rows.texts("action"));
         let (bytes, weight, calls) = (rows.i64("bytes"), rows.f64("weight_bytes"), rows.i64("calls"));
         for row in 0..rows.len {
+            if self.parts.is_gone(process[row]) {
+                continue;
+            }
             let host = self.processes.at(process[row]);
+            let parts = host.parts.get_or_insert_with(|| self.parts.of(process[row]));
             let (at, amount) = (start[row], Amount::of(bytes[row], weight[row], calls[row]));
-            let events = calls[row].max(0) as u64;
-            let each = if action.get(row) == "culled" { 2 } else { 1 };
-            host.events = host.events.saturating_add(events.saturating_mul(each));
-            match action.get(row) {
+            if parts.are_over(at) {
+                continue;
+            }
+            host.begin(at);
+            let action = action.get(row);
+            if rows.is_kept(row) {
+                host.called(at, action, (bytes[row], length[row], calls[row]), amount);
+            }
+            match action {
                 "map" => host.map(at, amount.bytes),
-                // A reservation is no memory, and its end weighs nothing.
-                "reserve" => {}
                 "unmap" => host.map(at, -amount.bytes),
-                action => {
-                    host.span_ns = (host.span_ns.0.min(at), host.span_ns.1.max(at));
-                    if length[row] >= 0 {
-                        host.timed = (host.timed.0 + 1, host.timed.1 + length[row]);
-                    }
-                    let rows = calls[row].max(1) as u64;
-                    if action != "free" {
-                        host.allocations = host.allocations.saturating_add(rows);
-                        host.alloc(bytes[row], amount);
-                    }
-                    match action {
-                        "free" => host.live(at, -amount.bytes),
-                        "culled" => {}
-                        _ => host.live(at, amount.bytes),
-                    }
-                }
+                // A reservation is no memory, and its end weighs nothing.
+                "reserve" | "culled" => {}
+                "free" => host.live(at, -amount.bytes),
+                _ => host.live(at, amount.bytes),
             }
         }
+    }
+
+    fn end(&mut self, _: &Steps) {
+        self.processes.values_mut().for_each(|host| host.begin(i64::MAX));
     }
 }
 

@@ -79,6 +79,11 @@ pub(crate) trait Pass: Send {
         &[]
     }
 
+    /// The columns it reads of memory, of which rows before what is reported matter as well: each row says whether it is kept.
+    fn throughout(&self) -> &'static [Want] {
+        &[]
+    }
+
     /// Takes rows of one of its tables in.
     fn rows(&mut self, rows: &Rows, steps: &Steps);
 

@@ -10,7 +10,7 @@ use std::thread::{Builder, Scope};
 
 use super::Pass;
 use super::steps::Steps;
-use crate::trace::{Filter, Rows, Trace, Want};
+use crate::trace::{Filter, Reach, Rows, Trace, Want};
 
 /// Batches that wait for a thread at most; all threads share them.
 const WAITING: usize = 16;
@@ -20,7 +20,11 @@ pub(crate) type Costing<'p> = (u32, &'p mut dyn Pass);
 
 /// Passes of one thread.
 #[derive(Default)]
-struct Group<'p>(Vec<&'p mut dyn Pass>);
+struct Group<'p> {
+    passes: Vec<&'p mut dyn Pass>,
+    /// Whether what is read throughout is another read than of what is kept.
+    apart: bool,
+}
 
 /// Another thread: it is given its passes once, and then rows.
 struct Helper<'p> {
@@ -30,17 +34,19 @@ struct Helper<'p> {
 
 /// Reads once what the passes want, with so many threads, or fewer where there are none to be had.
 pub(crate) fn read(trace: &Trace, filter: &Filter, steps: &Steps, passes: &mut [Costing<'_>], threads: usize) {
-    let wants: Vec<Want> = passes.iter().flat_map(|(_, pass)| pass.wants()).copied().collect();
-    let beside: Vec<Want> = passes.iter().flat_map(|(_, pass)| pass.beside()).copied().collect();
+    let apart = filter.looks_back();
+    let [kept, beside, throughout] = REACHES
+        .map(|reach| passes.iter().flat_map(|(_, pass)| wanted(&**pass, reach, apart)).copied().collect::<Vec<Want>>());
     let threads = threads.min(passes.len());
     std::thread::scope(|scope| {
         let helpers: Vec<Helper<'_>> = (1..threads).map_while(|_| Helper::start(scope, steps)).collect();
-        let mut groups = balanced(passes, helpers.len() + 1);
+        let mut groups = balanced(passes, helpers.len() + 1, apart);
         let mut own = groups.pop().unwrap_or_default();
         let helpers: Vec<_> = helpers.into_iter().zip(groups).map(|(helper, group)| helper.with(group)).collect();
-        trace.scan_shared(&wants, &beside, filter, &mut |rows| {
+        let wants = [(&kept[..], Reach::Kept), (&beside, Reach::Beside), (&throughout, Reach::Throughout)];
+        trace.scan_shared(&wants, filter, &mut |rows| {
             for (wants, to) in &helpers {
-                if wants.iter().any(|(want, beside)| want.table == rows.table && *beside == rows.beside) {
+                if wants.iter().any(|(want, reach)| want.table == rows.table && *reach == rows.reach) {
                     // A thread that is gone has ended the process with its panic.
                     let _ = to.send(rows.clone());
                 }
@@ -52,14 +58,28 @@ pub(crate) fn read(trace: &Trace, filter: &Filter, steps: &Steps, passes: &mut [
     });
 }
 
+const REACHES: [Reach; 3] = [Reach::Kept, Reach::Beside, Reach::Throughout];
+
+/// What a pass wants of these rows. Where all is kept from its begin on, a table that is read throughout is read once with all others.
+fn wanted(pass: &dyn Pass, reach: Reach, apart: bool) -> impl Iterator<Item = &'static Want> {
+    let (first, second): (&[Want], &[Want]) = match reach {
+        Reach::Kept if apart => (pass.wants(), &[]),
+        Reach::Kept => (pass.wants(), pass.throughout()),
+        Reach::Beside => (pass.beside(), &[]),
+        Reach::Throughout if apart => (pass.throughout(), &[]),
+        Reach::Throughout => (&[], &[]),
+    };
+    first.iter().chain(second)
+}
+
 /// The dearest pass first, each to the group that costs least so far.
-fn balanced<'p>(passes: &'p mut [Costing<'_>], groups: usize) -> Vec<Group<'p>> {
+fn balanced<'p>(passes: &'p mut [Costing<'_>], groups: usize, apart: bool) -> Vec<Group<'p>> {
     passes.sort_by_key(|(cost, _)| Reverse(*cost));
-    let mut all: Vec<(u32, Group<'_>)> = (0..groups).map(|_| (0, Group::default())).collect();
+    let mut all: Vec<(u32, Group<'_>)> = (0..groups).map(|_| (0, Group { apart, ..Group::default() })).collect();
     for (cost, pass) in passes {
         if let Some((sum, group)) = all.iter_mut().min_by_key(|(sum, _)| *sum) {
             *sum += *cost;
-            group.0.push(&mut **pass);
+            group.passes.push(&mut **pass);
         }
     }
     all.into_iter().map(|(_, group)| group).collect()
@@ -83,12 +103,12 @@ impl<'p> Helper<'p> {
     }
 
     /// Hands the passes over; what they want, and where to.
-    fn with(self, group: Group<'p>) -> (Vec<(Want, bool)>, SyncSender<Arc<Rows>>) {
+    fn with(self, group: Group<'p>) -> (Vec<(Want, Reach)>, SyncSender<Arc<Rows>>) {
         let of = |pass: &&mut dyn Pass| {
-            let (wants, beside) = (pass.wants().iter(), pass.beside().iter());
-            wants.map(|want| (*want, false)).chain(beside.map(|want| (*want, true))).collect::<Vec<_>>()
+            let of = |reach| wanted(&**pass, reach, group.apart).map(move |want| (*want, reach));
+            REACHES.into_iter().flat_map(of).collect::<Vec<_>>()
         };
-        let wants = group.0.iter().flat_map(of).collect();
+        let wants = group.passes.iter().flat_map(of).collect();
         let _ = self.group.send(group);
         (wants, self.rows)
     }
@@ -96,15 +116,14 @@ impl<'p> Helper<'p> {
 
 impl Group<'_> {
     fn rows(&mut self, rows: &Rows, steps: &Steps) {
-        for pass in &mut self.0 {
-            let wants = if rows.beside { pass.beside() } else { pass.wants() };
-            if wants.iter().any(|want| want.table == rows.table) {
+        for pass in &mut self.passes {
+            if wanted(&**pass, rows.reach, self.apart).any(|want| want.table == rows.table) {
                 pass.rows(rows, steps);
             }
         }
     }
 
     fn end(&mut self, steps: &Steps) {
-        self.0.iter_mut().for_each(|pass| pass.end(steps));
+        self.passes.iter_mut().for_each(|pass| pass.end(steps));
     }
 }

@@ -8,13 +8,15 @@ mod first;
 mod gpu;
 mod host;
 mod places;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::rc::Rc;
 
 use gputrace_collectors::schema::TableId;
 
-use crate::trace::{self, Filter, NO_NAME, Rows, Stacks, Trace, Want, full_name};
+use crate::trace::{self, Filter, NO_NAME, Reach, Rows, Stacks, Trace, Want, full_name};
 use counts::Counts;
 pub(super) use first::First;
 pub(super) use places::Places;
@@ -150,23 +152,31 @@ fn scanned(
     first: Option<&First>,
     sink: &mut dyn Sink,
 ) -> io::Result<Done> {
-    let wants: Vec<Want> = host::WANTS.iter().chain(gpu::WANTS).chain(counts::WANTS).copied().collect();
+    let mut counts = Counts::new(trace, filter);
+    let (before, beside) =
+        if counts.look_back() { (counts::THROUGHOUT, &[][..]) } else { (&[][..], counts::THROUGHOUT) };
+    let wants: Vec<Want> = host::WANTS.iter().chain(gpu::WANTS).chain(counts::WANTS).chain(beside).copied().collect();
     let mut to = Limited { sink, first, place: 0, done: Done::default() };
-    let mut counts = Counts::default();
     let mut result = Ok(());
-    trace.scan(&wants, filter, &mut |rows| {
+    trace.scan_shared(&[(&wants, Reach::Kept), (before, Reach::Throughout)], filter, &mut |rows| {
         if result.is_ok() {
-            result = batch(rows, texts, &mut counts, &mut to);
+            result = batch(&rows, texts, &mut counts, &mut to);
         }
     });
-    result.map(|()| to.done)
+    result.and_then(|()| counts.end(&mut to)).map(|()| to.done)
 }
 
 fn batch(rows: &Rows, texts: &Texts, counts: &mut Counts, to: &mut Limited<'_>) -> io::Result<()> {
+    counts.begin(rows, to)?;
+    if rows.reach == Reach::Throughout {
+        return counts.write(rows, to);
+    }
     if let (Some(first), false) = (rows.i64("start_ns").first(), rows.table == TableId::Ranges) {
         to.sink.reached(*first)?;
     }
-    counts.write(rows, to)?;
+    if !counts.look_back() || rows.table == TableId::Counters {
+        counts.write(rows, to)?;
+    }
     match rows.table {
         TableId::Kernels => gpu::kernels(rows, texts, to),
         TableId::DeviceCopies => gpu::copies(rows, to),

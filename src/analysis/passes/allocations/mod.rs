@@ -5,6 +5,8 @@
 //! was live at the peak is known without another read: a process counts its new peaks, and before a stack's live memory changes
 //! for the first time after one, it notes what it was then. A row takes the same few steps however many stacks there are, and
 //! the memory needed is in proportion to these.
+//!
+//! Of a part of a trace what was allocated before is live when it begins, and may be its peak; everything else is of the part.
 
 mod sums;
 #[cfg(test)]
@@ -18,7 +20,7 @@ use super::groups::Groups;
 use super::growth::{Growth, Slope, Span};
 use super::launches::OTHER;
 use super::steps::{Cursor, ProcessSteps, Steps};
-use crate::trace::{Filter, NO_STACK, Process, Rows, Trace, Want};
+use crate::trace::{Filter, NO_STACK, Parts, PartsOf, Process, Rows, Trace, Want};
 pub(crate) use sums::{Amount, Calls, Mapped};
 
 /// A block that is freed so soon was made for a moment only.
@@ -102,6 +104,7 @@ pub(crate) struct OfProcess {
     growth: Growth,
     grown: Option<Amount>,
     peaks: u64,
+    parts: Option<Parts>,
 }
 
 /// By what growth is measured in a process.
@@ -124,6 +127,7 @@ pub(crate) struct Allocations {
     pub(crate) threads: Groups<(i64, i32), OfThread>,
     beats: FxHashMap<i64, Beat>,
     cursors: [Cursor; 2],
+    parts: PartsOf,
 }
 
 impl Default for Allocations {
@@ -134,6 +138,7 @@ impl Default for Allocations {
             threads: Groups::new(10_000, (OTHER, 0)),
             beats: FxHashMap::default(),
             cursors: Default::default(),
+            parts: PartsOf::default(),
         }
     }
 }
@@ -168,6 +173,25 @@ impl AtStack {
 }
 
 impl OfProcess {
+    fn parts(&mut self) -> &mut Parts {
+        self.parts.get_or_insert_default()
+    }
+
+    /// A part begins with what is live by then.
+    fn begin(&mut self, at: i64) {
+        while let Some(begin) = self.parts().begin(at) {
+            self.peak(begin);
+        }
+    }
+
+    /// Notes the peak, where there is one: a change comes after it.
+    fn peak(&mut self, at: i64) {
+        if self.parts().hold(at) && self.live.bytes > self.peak.bytes {
+            (self.peak, self.peak_at_ns) = (self.live, at);
+            self.peaks += 1;
+        }
+    }
+
     /// Called before live memory changes in a step.
     fn note(&mut self, at: Option<(usize, Span)>) {
         if let Some((step, span)) = at {
@@ -218,7 +242,7 @@ impl Allocations {
         let slices = trace.processes.iter().filter_map(|process| Some((process.process_id, slices(process)?)));
         let of_steps = |own: &ProcessSteps| Beat::Steps(Span { first: own.warm_up, end: own.each().len() });
         let beats = slices.chain(steps.all.iter().map(|own| (own.process_id, of_steps(own))));
-        Allocations { beats: beats.collect(), ..Allocations::default() }
+        Allocations { beats: beats.collect(), parts: PartsOf::new(trace, filter), ..Allocations::default() }
     }
 
     /// By what growth is measured in a process.
@@ -250,6 +274,8 @@ struct Call {
     api_ns: i64,
     address: i64,
     amount: Amount,
+    /// Whether it is of the part that is kept, and not only of what is live in that.
+    is_kept: bool,
     /// Of a free: the age of its block, negative where that is not known.
     freed_after: Option<i64>,
 }
@@ -257,49 +283,63 @@ struct Call {
 impl Allocations {
     fn call(&mut self, call: &Call, steps: &Steps) {
         let (process_id, amount) = (call.whose.0, call.amount);
+        if call.is_kept {
+            self.count(call, steps);
+        }
         let process = self.processes.at(process_id);
         let stack = self.stacks.at(call.whose);
-        let thread = self.threads.at((process_id, call.tid));
         let first_ns = *process.first_ns.get_or_insert(call.at);
-        for calls in [&mut process.calls, &mut stack.calls, &mut thread.calls] {
-            calls[usize::from(call.freed_after.is_some())].add(amount.blocks, call.api_ns);
-        }
-        let place = steps.place(&mut self.cursors[0], process_id, call.at);
-        if place.is_middle() {
-            thread.middle[usize::from(call.freed_after.is_some())].add(amount.blocks, call.api_ns);
-        }
         let beat = self.beats.get(&process_id);
         let step = beat.map(|beat| (beat.step(steps, &mut self.cursors[1], process_id, call.at), beat.span()));
-        if let Some(age) = call.freed_after {
-            if age >= 0 {
-                stack.age(amount, age);
-                match age {
-                    ..=SHORT_NS => stack.short.add(amount),
-                    _ if thread.last == call.address => stack.before_next.add(amount),
-                    _ => {}
-                }
-            }
-            // What was allocated before the first row that is looked at, or is not known at all, is none of what is live.
-            let is_live = if age >= 0 { call.at - age >= first_ns } else { amount.bytes > 0.0 };
-            if is_live {
-                process.note(step);
-                stack.note(process.peaks, step);
-                stack.live.remove(amount);
-                process.live.remove(amount);
-            }
+        // What was allocated before the first row that is looked at, or is not known at all, is none of what is live.
+        let is_live = match call.freed_after {
+            Some(age @ 0..) => call.at - age >= first_ns,
+            Some(_) => amount.bytes > 0.0,
+            None => true,
+        };
+        if !is_live {
             return;
-        }
-        thread.last = call.address;
-        for sums in [&mut process.sums, &mut stack.sums, &mut thread.sums] {
-            sums.add(amount, place.is_steady());
         }
         process.note(step);
         stack.note(process.peaks, step);
-        stack.live.add(amount);
-        process.live.add(amount);
-        if process.live.bytes > process.peak.bytes {
-            (process.peak, process.peak_at_ns) = (process.live, call.at);
-            process.peaks += 1;
+        if call.freed_after.is_some() {
+            stack.live.remove(amount);
+            process.live.remove(amount);
+        } else {
+            stack.live.add(amount);
+            process.live.add(amount);
+            process.peak(call.at);
+        }
+    }
+
+    /// Counts a call.
+    fn count(&mut self, call: &Call, steps: &Steps) {
+        let (process_id, amount) = (call.whose.0, call.amount);
+        let process = self.processes.at(process_id);
+        let stack = self.stacks.at(call.whose);
+        let thread = self.threads.at((process_id, call.tid));
+        let kind = usize::from(call.freed_after.is_some());
+        for calls in [&mut process.calls, &mut stack.calls, &mut thread.calls] {
+            calls[kind].add(amount.blocks, call.api_ns);
+        }
+        let place = steps.place(&mut self.cursors[0], process_id, call.at);
+        if place.is_middle() {
+            thread.middle[kind].add(amount.blocks, call.api_ns);
+        }
+        let Some(age) = call.freed_after else {
+            thread.last = call.address;
+            for sums in [&mut process.sums, &mut stack.sums, &mut thread.sums] {
+                sums.add(amount, place.is_steady());
+            }
+            return;
+        };
+        if age >= 0 {
+            stack.age(amount, age);
+            match age {
+                ..=SHORT_NS => stack.short.add(amount),
+                _ if thread.last == call.address => stack.before_next.add(amount),
+                _ => {}
+            }
         }
     }
 
@@ -328,6 +368,10 @@ impl Allocations {
 
 impl Pass for Allocations {
     fn wants(&self) -> &'static [Want] {
+        &[]
+    }
+
+    fn throughout(&self) -> &'static [Want] {
         const COLUMNS: &[&str] =
             &["tid", "api_ns", "action", "address", "bytes", "weight_bytes", "stack_id", "age_ns", "calls"];
         &[Want { table: TableId::HostMemory, columns: COLUMNS }]
@@ -342,14 +386,24 @@ impl Pass for Allocations {
         for row in 0..rows.len {
             let amount = Amount::of(bytes[row], weight[row], calls[row]);
             let whose = (process_id[row], stack_id[row]);
-            self.processes.at(whose.0);
+            if self.parts.is_gone(whose.0) {
+                continue;
+            }
+            let process = self.processes.at(whose.0);
+            let is_over = process.parts.get_or_insert_with(|| self.parts.of(whose.0)).are_over(start[row]);
+            if is_over {
+                continue;
+            }
+            process.begin(start[row]);
+            let is_kept = rows.is_kept(row);
             match action.get(row) {
-                "map" => self.stacks.at(whose).mapped.map(false, amount.bytes),
+                "map" => self.stacks.at(whose).mapped.map(false, amount.bytes, is_kept),
                 // Addresses without memory weigh nothing.
-                "reserve" => self.stacks.at(whose).mapped.map(true, bytes[row] as f64),
+                "reserve" => self.stacks.at(whose).mapped.map(true, bytes[row] as f64, is_kept),
                 "unmap" if age_ns[row] < 0 => {}
                 "unmap" if weight[row] > 0.0 => self.stacks.at(whose).mapped.unmap(false, amount.bytes),
                 "unmap" => self.stacks.at(whose).mapped.unmap(true, bytes[row] as f64),
+                "culled" if !is_kept => {}
                 "culled" => self.culled(whose, tid[row], start[row], amount, age_ns[row], steps),
                 action => {
                     let call = Call {
@@ -359,6 +413,7 @@ impl Pass for Allocations {
                         api_ns: api_ns[row],
                         address: address[row],
                         amount,
+                        is_kept,
                         freed_after: (action == "free").then_some(age_ns[row]),
                     };
                     self.call(&call, steps);
@@ -370,6 +425,7 @@ impl Pass for Allocations {
     fn end(&mut self, _: &Steps) {
         for (process_id, process) in self.processes.iter_mut() {
             let span = self.beats.get(process_id).map(|beat| beat.span());
+            process.begin(i64::MAX);
             process.note(span.map(|span| (span.end, span)));
         }
         for ((process_id, _), stack) in self.stacks.iter_mut() {

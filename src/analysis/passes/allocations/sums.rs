@@ -128,10 +128,12 @@ impl Calls {
 }
 
 impl Mapped {
-    /// Memory, or addresses alone.
-    pub(super) fn map(&mut self, reserved: bool, bytes: f64) {
-        self.calls += 1;
-        self.bytes[usize::from(reserved)] += bytes;
+    /// Memory, or addresses alone; of what is not kept only that it is not unmapped yet.
+    pub(super) fn map(&mut self, reserved: bool, bytes: f64, is_kept: bool) {
+        if is_kept {
+            self.calls += 1;
+            self.bytes[usize::from(reserved)] += bytes;
+        }
         self.live[usize::from(reserved)] += bytes;
     }
 

@@ -31,7 +31,7 @@ use rustc_hash::FxHashSet;
 
 use super::Pass;
 use super::steps::{Cursor, Steps};
-use crate::trace::{Filter, NO_NAME, Rows, Trace, Want};
+use crate::trace::{Filter, NO_NAME, Reach, Rows, Trace, Want};
 pub(crate) use allocated::Allocated;
 pub(crate) use calls::Did;
 use calls::{Calls, PATIENCE_NS};
@@ -304,7 +304,7 @@ impl Pass for Gpu {
         }
         let begin = rows.i64("start_ns").first().copied().unwrap_or(i64::MIN);
         match rows.table {
-            _ if rows.beside => self.other_work(rows),
+            _ if rows.reach == Reach::Beside => self.other_work(rows),
             // What was allocated settles nothing: sums of culled blocks are out of order.
             TableId::HostMemory => return self.devices.allocated.add(rows),
             TableId::Kernels => self.kernels(rows),
