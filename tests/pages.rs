@@ -169,6 +169,9 @@ fn named(trace: &Trace, part: &str) -> usize {
 /// What keys, mouse, search, tables, charts and flame graphs did.
 #[track_caller]
 fn does(uses: &Value, matches: usize) {
+    let searched =
+        serde_json::json!({ "hidden": true, "input": true, "match": true, "next": true, "elsewhere": "flame-of" });
+    assert_eq!(uses["searches"], searched, "what / finds from the top of the page");
     let number = |of: &str, key: &str| uses[of][key].as_f64().unwrap_or_else(|| panic!("{of} {key}: {uses}"));
     for (of, zoom) in [("wheel", true), ("w", true), ("button", true), ("s", false)] {
         assert!((number(of, "zoom") > 1.1) == zoom && uses[of]["redrawn"] == true, "{of}: {}", uses[of]);

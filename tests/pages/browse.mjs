@@ -110,8 +110,49 @@ const placeOf = (page, name, withStack) => page.evaluate(([name, withStack]) => 
   return null;
 }, [name, withStack]);
 
+/** What `/` does before the timeline was ever seen, in a small window: whether the search is in it, the match, and how far from another field. */
+async function searches({ page }) {
+  const size = page.viewportSize();
+  await page.setViewportSize({ width: 1280, height: 720 });
+  await page.evaluate(() => scrollTo(0, 0));
+  const hidden = await page.evaluate(() => document.getElementById("tracks").getBoundingClientRect().top >= innerHeight);
+  const visible = (box) => page.evaluate(([top, bottom]) => top >= document.querySelector("header").getBoundingClientRect().bottom && bottom <= innerHeight, box);
+  const input = () => page.evaluate(() => {
+    const { top, bottom } = document.getElementById("search").getBoundingClientRect();
+    return [top, bottom];
+  });
+  const match = () => page.evaluate(() => {
+    const { selected, layout, scroller } = timelineView;
+    if (!selected) return [-1, -1];
+    const { top, height } = scroller.getBoundingClientRect();
+    const at = layout.of(selected.track).top + selected.track.row[selected.bar] * BAR_HEIGHT - scroller.scrollTop;
+    return at < 0 || at + BAR_HEIGHT > height ? [-1, -1] : [top + at, top + at + BAR_HEIGHT];
+  });
+  await page.keyboard.press("/");
+  const found = { hidden, input: await visible(await input()) };
+  await page.keyboard.type("gemm");
+  await page.keyboard.press("Enter");
+  found.match = await visible(await match());
+  // The page may be anywhere when the next one is asked for.
+  await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
+  await page.keyboard.press("Enter");
+  found.next = await visible(await match());
+  await page.keyboard.press("Escape");
+  // In another field it is a letter.
+  await page.focus("#flame-of");
+  await page.keyboard.press("/");
+  found.elsewhere = await page.evaluate(() => document.activeElement.id);
+  await page.evaluate(() => {
+    timelineView.select(null);
+    timelineView.all();
+    scrollTo(0, 0);
+  });
+  await page.setViewportSize(size);
+  return found;
+}
+
 async function uses({ page }) {
-  const seen = {};
+  const seen = { searches: await searches({ page }) };
   await page.locator("#stage").scrollIntoViewIfNeeded();
   const box = await page.locator("#bars").boundingBox();
   const middle = [box.x + 700, box.y + 60];

@@ -121,6 +121,25 @@ class TimelineView {
     const top = item.top + (item.kind === "head" ? 0 : track.row[bar] * BAR_HEIGHT);
     const [scroll, height] = [this.scroller.scrollTop, this.scroller.clientHeight];
     if (top < scroll || top + 2 * BAR_HEIGHT > scroll + height) this.scroller.scrollTop = Math.max(top - height / 2, 0);
+    const at = this.scroller.getBoundingClientRect().top + top - this.scroller.scrollTop;
+    this.bring(at, at + 2 * BAR_HEIGHT);
+  }
+
+  /** Scrolls the page so that what stands from one height of the window to another is seen: with the tools above, or else in its middle. */
+  bring(top, bottom) {
+    const first = document.querySelector("header").getBoundingClientRect().bottom;
+    const seen = (by) => top - by >= first && bottom - by <= innerHeight;
+    if (seen(0)) return;
+    const whole = byId("timeline").getBoundingClientRect().top - first;
+    scrollBy({ top: seen(whole) ? whole : (top + bottom - first - innerHeight) / 2, behavior: "instant" });
+  }
+
+  /** Goes to the search, from wherever the page was scrolled to. */
+  find() {
+    this.search.input.focus({ preventScroll: true });
+    const box = byId("stage").getBoundingClientRect();
+    const tools = this.search.input.getBoundingClientRect();
+    this.bring(tools.top, Math.min(box.bottom, tools.top + innerHeight / 2));
   }
 
   choose(from, to) {
@@ -248,11 +267,13 @@ class TimelineView {
   key(event) {
     const target = event.target;
     const writes = target.matches("input, select, textarea");
-    if (writes || event.ctrlKey || event.metaKey || event.altKey || !this.inView) return;
+    if (writes || event.ctrlKey || event.metaKey || event.altKey) return;
+    // The other keys change what only the timeline shows.
+    if (!this.inView && event.key !== "/") return;
     const here = this.scroller.contains(target);
     const acts = {
       w: () => this.zoom(ZOOM), s: () => this.zoom(1 / ZOOM), a: () => this.pan(-PAN), d: () => this.pan(PAN), 0: () => this.all(),
-      f: () => this.focus(), "/": () => this.search.input.focus(), Escape: () => this.select(null),
+      f: () => this.focus(), "/": () => this.find(), Escape: () => this.select(null),
       "[": () => this.along(causeOf), "]": () => this.along((timeline, place) => effectsOf(timeline, place)[0]),
     };
     const moves = { ArrowLeft: () => this.next(-1), ArrowRight: () => this.next(1), ArrowUp: () => this.other(-1), ArrowDown: () => this.other(1) };
