@@ -140,6 +140,34 @@ fn all_are_there(scratch: &Scratch, name: &str, trace: &Trace) -> Option<usize> 
     Some(trace.table("kernels").len())
 }
 
+/// Whether it is a bar, a moment or a value.
+fn is_event(event: &Value) -> bool {
+    ["X", "i", "C", "b"].contains(&event["ph"].as_str().unwrap_or(""))
+}
+
+/// Files of a part of a trace say what they have not, in the words of the command, and with that the events are those of the whole.
+#[track_caller]
+fn files_say_what_lies_outside(scratch: &Scratch, options: &[String], all: usize, said: &str) {
+    let outside = |said: &str| {
+        let line = said.lines().find(|line| line.contains(" lie outside of the chosen span and are left out"));
+        line.unwrap_or_else(|| panic!("{said}")).trim_start_matches("gputrace: ").to_owned()
+    };
+    let number = |text: &str| text.replace(',', "").parse::<usize>().unwrap_or_else(|_| panic!("{text} in {said}"));
+    let words = outside(said);
+    let [left_out, of] = [0, 2].map(|at| number(words.split(' ').nth(at).expect("a number")));
+    let written = said.split("part.json: ").nth(1).and_then(|rest| rest.split(' ').next()).expect("how many");
+    assert_eq!((of, number(written) + left_out), (all, all), "{said}");
+    for (format, file) in
+        [("chrome", "o.json"), ("perfetto", "o.pftrace"), ("kineto", "o-kineto.json"), ("sqlite", "o.sqlite")]
+    {
+        let words = ["export", "recorded", "--format", format, "-o", file];
+        let words: Vec<&str> = words.into_iter().chain(options.iter().map(String::as_str)).collect();
+        let said = outside(&scratch.gputrace(&words).expect(0).own_stderr());
+        let text = std::fs::read(scratch.path().join(file)).expect("the export");
+        assert!(String::from_utf8_lossy(&text).contains(&said), "{format}: {said}");
+    }
+}
+
 #[test]
 fn chrome_has_the_same_bars_and_a_span_of_them() {
     let scratch = Scratch::new();
@@ -179,18 +207,14 @@ fn chrome_has_the_same_bars_and_a_span_of_them() {
     let launches = trace.table("launches").rows().filter(|row| span.contains(&row.int("start_ns"))).count();
     assert!(launches > 10);
     assert_eq!(part.iter().filter(|event| of(event, "launch")).count(), launches);
-    assert!(part_said.contains(" events lie outside of the chosen span and are left out"), "{part_said}");
+    files_say_what_lies_outside(&scratch, &options, events.iter().filter(|event| is_event(event)).count(), &part_said);
     let (few, said) = export(&["--max-events", "50"], "few.json");
-    assert_eq!(
-        few.iter().filter(|event| ["X", "i", "C", "b"].contains(&event["ph"].as_str().unwrap_or(""))).count(),
-        50
-    );
+    assert_eq!(few.iter().filter(|event| is_event(event)).count(), 50);
     assert!(said.contains("events are left out (--max-events), the first of them"), "{said}");
     // They are those that began first, of whatever table; the file says what is not in it, and no arrow leads to nowhere.
     let starts = |events: &[Value]| {
-        let is_event = |event: &&Value| ["X", "i", "C", "b"].contains(&event["ph"].as_str().unwrap_or(""));
         let mut starts: Vec<i64> =
-            events.iter().filter(is_event).map(|event| event["ts"].as_i64().expect("ts")).collect();
+            events.iter().filter(|event| is_event(event)).map(|event| event["ts"].as_i64().expect("ts")).collect();
         starts.sort_unstable();
         starts
     };

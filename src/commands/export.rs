@@ -9,7 +9,7 @@ use crate::cli::{ExportArgs, ExportAt, ExportFormat, ExportOf, ExportValue};
 use crate::export::tables::Format;
 use crate::render::counted;
 use crate::trace::{Filter, Missing, Trace};
-use crate::{export, note, progress};
+use crate::{export, note, progress, render};
 
 /// Writes the files and names them. Fails after that when parts of the trace could not be read.
 pub(crate) fn run(args: &ExportArgs) -> Result<()> {
@@ -37,19 +37,18 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
         ExportFormat::Csv => (export::tables::write(&trace, &filter, file, Format::Csv), "rows"),
         ExportFormat::Arrow => (export::tables::write(&trace, &filter, file, Format::Arrow), "rows"),
     };
-    let outside = written.is_ok().then(|| export::outside::text(&trace, &filter)).flatten();
     drop(work);
     let written = written.with_context(|| format!("cannot write the export {}", args.output.display()))?;
     for (file, number) in &written.files {
         let unit = if *number == 1 { unit.trim_end_matches('s') } else { unit };
-        note(&format!("{}: {number} {unit}", file.display()));
+        note(&format!("{}: {} {unit}", file.display(), render::number(*number as f64)));
     }
     let has_launches = !args.format.is_by_stack() || kind == Some(ExportOf::Calls);
     if let Some(shed) = Shed::of(trace.processes.iter()).filter(|_| has_launches) {
         note(&format!("{}: they are not in it", shed.text(&trace)));
     }
     written.left_out.iter().for_each(|text| note(text));
-    outside.iter().for_each(|text| note(text));
+    written.outside.iter().for_each(|text| note(text));
     if written.open_ranges > 0 {
         note(&format!("{} left out", without_end(written.open_ranges)));
     }

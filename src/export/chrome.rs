@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::kineto::Us;
 use super::output::{Output, quoted};
 use super::timeline::{Arg, Done, First, Flow, Places, Sample, Sink, Slice, Track};
-use super::{Written, timeline};
+use super::{Written, outside, timeline};
 use crate::trace::{Filter, Trace};
 
 /// Threads that are none have numbers from here on.
@@ -33,9 +33,11 @@ pub(crate) fn write(trace: &Trace, filter: &Filter, most: Option<u64>, file: &Pa
     };
     let first = timeline::first(trace, filter, most);
     let left_out = first.as_ref().map(|first| first.text(trace.began_ns()));
-    let done = chrome.whole(trace, filter, first.as_ref(), left_out.as_deref())?;
+    let outside = outside::of_timeline(trace, filter);
+    let said: Vec<&str> = outside.iter().chain(&left_out).map(String::as_str).collect();
+    let done = chrome.whole(trace, filter, first.as_ref(), &said.join("; "))?;
     let (path, _) = chrome.output.end()?;
-    Ok(Written::timeline(path, done, left_out))
+    Ok(Written::timeline(path, done, left_out, outside))
 }
 
 struct Chrome {
@@ -50,15 +52,12 @@ struct Chrome {
 }
 
 impl Chrome {
-    fn whole(
-        &mut self,
-        trace: &Trace,
-        filter: &Filter,
-        first: Option<&First>,
-        left_out: Option<&str>,
-    ) -> io::Result<Done> {
+    fn whole(&mut self, trace: &Trace, filter: &Filter, first: Option<&First>, left_out: &str) -> io::Result<Done> {
         let begin_ns = self.output.base_ns;
-        let left_out = left_out.map_or(String::new(), |text| format!(", \"left_out\": {}", quoted(text)));
+        let left_out = match left_out {
+            "" => String::new(),
+            text => format!(", \"left_out\": {}", quoted(text)),
+        };
         write!(
             self.output,
             "{{\n\"displayTimeUnit\": \"ms\",\n\"otherData\": {{\"version\": \"gputrace {}\", \"begin_ns\": \"{}\"{left_out}}},\n\"traceEvents\": [",

@@ -53,7 +53,12 @@ fn base_ns(trace: &Trace) -> i64 {
 }
 
 /// What stands before the events, and the names of the processes.
-pub(super) fn head(output: &mut Output, trace: &Trace, processes: &[&Process]) -> io::Result<()> {
+pub(super) fn head(
+    output: &mut Output,
+    trace: &Trace,
+    processes: &[&Process],
+    outside: Option<&str>,
+) -> io::Result<()> {
     writeln!(output, "{{\n\"schemaVersion\": 1,")?;
     let known = processes.iter().find_map(|process| Some((process.rank?, process.world_size)));
     if let Some((rank, ranks)) = known {
@@ -75,6 +80,9 @@ pub(super) fn head(output: &mut Output, trace: &Trace, processes: &[&Process]) -
     }
     writeln!(output, "\"deviceProperties\": [{}],", devices.join(", "))?;
     writeln!(output, "\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": {},", base_ns(trace))?;
+    if let Some(text) = outside {
+        writeln!(output, "\"left_out\": {},", quoted(text))?;
+    }
     write!(output, "\"traceEvents\": [")?;
     for process in processes {
         let (pid, name) = (process.pid, quoted(process.exe.rsplit('/').next().unwrap_or_default()));

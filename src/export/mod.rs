@@ -6,7 +6,7 @@ mod counters;
 mod kineto;
 mod on_gpu;
 mod output;
-pub(crate) mod outside;
+mod outside;
 pub(crate) mod page;
 pub(crate) mod perfetto;
 mod profiler;
@@ -42,11 +42,14 @@ pub(crate) struct Written {
     pub(crate) ended_ranges: u64,
     /// What was more than asked for, in words.
     pub(crate) left_out: Option<String>,
+    /// What lies outside of the span that was named, in words.
+    pub(crate) outside: Option<String>,
 }
 
 impl Written {
-    fn timeline(file: PathBuf, done: timeline::Done, left_out: Option<String>) -> Written {
-        Written { files: vec![(file, done.written)], open_ranges: done.open_ranges, ended_ranges: 0, left_out }
+    fn timeline(file: PathBuf, done: timeline::Done, left_out: Option<String>, outside: Option<String>) -> Written {
+        let files = vec![(file, done.written)];
+        Written { files, open_ranges: done.open_ranges, ended_ranges: 0, left_out, outside }
     }
 }
 
@@ -68,7 +71,9 @@ impl Files {
 /// Writes Kineto JSON, for Holistic Trace Analysis and whatever else reads torch.profiler's traces.
 pub(crate) fn kineto(trace: &Trace, filter: &Filter, file: &Path) -> io::Result<Written> {
     let mut files = Files::default();
-    let mut done = Written { ended_ranges: write(trace, filter, file, &mut files)?, ..Written::default() };
+    let outside = outside::of_rows(trace, filter, wants().into_iter().map(|want| want.table));
+    let ended_ranges = write(trace, filter, file, &mut files, outside.as_deref())?;
+    let mut done = Written { ended_ranges, outside, ..Written::default() };
     let mut whole = Vec::new();
     for output in files.by_rank.into_values() {
         let (file, path, events) = kineto::end(output)?;
@@ -79,8 +84,13 @@ pub(crate) fn kineto(trace: &Trace, filter: &Filter, file: &Path) -> io::Result<
     Ok(done)
 }
 
+/// What Kineto's files are made of.
+fn wants() -> Vec<Want> {
+    kineto::WANTS.iter().chain(&told::WANTS).chain([&profiler::WANT]).copied().collect()
+}
+
 /// Writes all events. How many ranges have no end.
-fn write(trace: &Trace, filter: &Filter, file: &Path, files: &mut Files) -> io::Result<u64> {
+fn write(trace: &Trace, filter: &Filter, file: &Path, files: &mut Files, outside: Option<&str>) -> io::Result<u64> {
     let ranks = ranks(trace, filter);
     if ranks.len() > 1 && is_direct(file) {
         return Err(io::Error::other("it is no regular file and takes one rank's events: choose it with --rank"));
@@ -88,7 +98,7 @@ fn write(trace: &Trace, filter: &Filter, file: &Path, files: &mut Files) -> io::
     for (rank, processes) in &ranks {
         let path = if ranks.len() == 1 { file.to_owned() } else { of_rank(file, *rank) };
         let output = files.by_rank.entry(*rank).or_insert(Output::create(&path)?);
-        kineto::head(output, trace, processes)?;
+        kineto::head(output, trace, processes, outside)?;
         files.ranks.extend(processes.iter().map(|process| (process.process_id, *rank)));
     }
     thread_names(trace, |process_id, tid, name| match files.of(process_id).zip(trace.process(process_id)) {
@@ -98,8 +108,7 @@ fn write(trace: &Trace, filter: &Filter, file: &Path, files: &mut Files) -> io::
     let mut events = kineto::Events::new(names(trace)?, host_only(trace), trace)?;
     let devices = counters::Devices::of(trace);
     let mut done = Ok(());
-    let wants: Vec<Want> = kineto::WANTS.iter().chain(&told::WANTS).chain([&profiler::WANT]).copied().collect();
-    trace.scan(&wants, filter, &mut |rows| {
+    trace.scan(&wants(), filter, &mut |rows| {
         if done.is_ok() {
             done = match rows.table {
                 TableId::Counters => counters::write(rows, &devices, files),

@@ -34,6 +34,7 @@ use gputrace_collectors::manifest;
 use gputrace_collectors::names::{NameKind, id};
 
 use crate::progress::{self, Unit};
+use crate::render::number;
 
 use gathered::Gathered;
 pub(crate) use kineto::{OPERATOR, Told};
@@ -78,7 +79,7 @@ pub(crate) fn import(file: &Path, trace: &Path) -> Result<String> {
     // The first note says where it comes from.
     let notes: String = manifest.notes.iter().skip(1).map(|note| format!("; {note}")).collect();
     let events = if rows == 1 { "event" } else { "events" };
-    Ok(format!("{name}: {rows} {events}{rank} imported{notes}"))
+    Ok(format!("{name}: {} {events}{rank} imported{notes}", number(rows as f64)))
 }
 
 /// Reads a file in whichever format it is.

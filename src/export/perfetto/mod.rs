@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use super::output::Output;
 use super::protobuf::Message;
 use super::timeline::{Arg, Done, First, Flow, Places, Sample, Sink, Slice, Track};
-use super::{Written, timeline};
+use super::{Written, outside, timeline};
 use crate::trace::{Filter, Trace};
 use intern::{Interned, Kind};
 use order::{Lanes, Order};
@@ -72,9 +72,12 @@ pub(crate) fn write(trace: &Trace, filter: &Filter, most: Option<u64>, file: &Pa
     };
     let first = timeline::first(trace, filter, most);
     let left_out = first.as_ref().map(|first| (first.left_out_from_ns, first.text(trace.began_ns())));
-    let done = perfetto.whole(trace, filter, first.as_ref(), left_out.as_ref())?;
+    let begin = filter.begin_ns().unwrap_or_else(|| trace.began_ns());
+    let outside = outside::of_timeline(trace, filter).map(|text| (begin, text));
+    let said: Vec<&(i64, String)> = outside.iter().chain(&left_out).collect();
+    let done = perfetto.whole(trace, filter, first.as_ref(), &said)?;
     let (path, _) = perfetto.output.end()?;
-    Ok(Written::timeline(path, done, left_out.map(|(_, text)| text)))
+    Ok(Written::timeline(path, done, left_out.map(|(_, text)| text), outside.map(|(_, text)| text)))
 }
 
 /// What has a number among the tracks.
@@ -105,12 +108,12 @@ impl Perfetto {
         trace: &Trace,
         filter: &Filter,
         first: Option<&First>,
-        left_out: Option<&(i64, String)>,
+        said: &[&(i64, String)],
     ) -> io::Result<Done> {
         self.head()?;
         let done = timeline::write(trace, filter, first, self)?;
         self.reached(i64::MAX)?;
-        if let Some((from_ns, text)) = left_out {
+        for (from_ns, text) in said {
             self.remark(*from_ns, text)?;
         }
         Ok(done)

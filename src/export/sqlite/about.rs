@@ -11,7 +11,7 @@ use crate::trace::{Filter, Trace};
 const SCHEMA: [i64; 3] = [3, 16, 1];
 
 impl Export<'_> {
-    pub(super) fn about(&mut self, trace: &Trace, filter: &Filter) -> io::Result<()> {
+    pub(super) fn about(&mut self, trace: &Trace, filter: &Filter, outside: Option<&str>) -> io::Result<()> {
         let kept = |process: i64| filter.processes.as_ref().is_none_or(|kept| kept.contains(&process));
         for process in trace.processes.iter().filter(|process| process.summed == 0 && kept(process.process_id)) {
             let pid = self.places.pid(process.process_id);
@@ -41,6 +41,9 @@ impl Export<'_> {
             ("EXPORT_SCHEMA_VERSION_MICRO", &micro),
         ] {
             self.to.insert(&META, &[name.into(), value.into()])?;
+        }
+        if let Some(text) = outside {
+            self.to.insert(&META, &["GPUTRACE_LEFT_OUT".into(), text.into()])?;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use std::path::Path;
 
 use gputrace_collectors::schema::TableId;
 
-use super::Written;
+use super::{Written, outside};
 use crate::trace::{Filter, Rows, Trace, Want};
 use chains::Chains;
 use database::{Cell, Database};
@@ -42,8 +42,14 @@ pub(crate) fn write(trace: &Trace, filter: &Filter, file: &Path) -> io::Result<W
         end_ns: 0,
         rows: 0,
     };
-    export.whole(trace, filter)?;
-    Ok(Written { files: vec![(export.to.end()?, export.rows)], ..Written::default() })
+    let outside = outside::of_rows(trace, filter, wants().iter().map(|want| want.table));
+    export.whole(trace, filter, outside.as_deref())?;
+    Ok(Written { files: vec![(export.to.end()?, export.rows)], outside, ..Written::default() })
+}
+
+/// What events are made of.
+fn wants() -> Vec<Want> {
+    calls::WANTS.iter().chain(work::WANTS).chain(ranges::WANTS).copied().collect()
 }
 
 struct Export<'a> {
@@ -61,18 +67,17 @@ struct Export<'a> {
 }
 
 impl Export<'_> {
-    fn whole(&mut self, trace: &Trace, filter: &Filter) -> io::Result<()> {
+    fn whole(&mut self, trace: &Trace, filter: &Filter, outside: Option<&str>) -> io::Result<()> {
         sheets::ENUMERATIONS.iter().try_for_each(|enumeration| self.to.enumerate(enumeration))?;
-        let wants: Vec<Want> = calls::WANTS.iter().chain(work::WANTS).chain(ranges::WANTS).copied().collect();
         let mut done = Ok(());
-        trace.scan(&wants, filter, &mut |rows| {
+        trace.scan(&wants(), filter, &mut |rows| {
             if done.is_ok() {
                 done = self.batch(rows);
             }
         });
         done?;
         self.chains(trace)?;
-        self.about(trace, filter)
+        self.about(trace, filter, outside)
     }
 
     fn batch(&mut self, rows: &Rows) -> io::Result<()> {

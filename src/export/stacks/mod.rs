@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-use super::Written;
 use super::output::Output;
+use super::{Written, outside};
 use crate::analysis::{Facts, Need};
 use crate::cli::{ExportAt, ExportOf, ExportValue};
 use crate::trace::{Filter, Frame, NO_STACK, StackFrames, Trace};
@@ -67,7 +67,9 @@ fn gathered<'t>(trace: &'t Trace, filter: &'t Filter, needs: &[Need]) -> io::Res
 pub(crate) fn pprof(trace: &Trace, filter: &Filter, file: &Path, of: ExportOf, at: ExportAt) -> io::Result<Written> {
     let (facts, frames) = gathered(trace, filter, &[need(of)])?;
     let sums = Sums { frames: Some(&frames), ..Sums::of(&facts, of, at) };
-    finish(Output::gzipped(file)?, |output| pprof::write(&sums, at, output).map(|()| sums.lines.len()))
+    let outside = outside::of_rows(trace, filter, outside::EVENTS);
+    let write = |output: &mut Output| pprof::write(&sums, at, outside.as_deref(), output).map(|()| sums.lines.len());
+    Ok(Written { outside: outside.clone(), ..finish(Output::gzipped(file)?, write)? })
 }
 
 /// Writes folded stacks, a line each, of all processes.
@@ -80,7 +82,8 @@ pub(crate) fn folded(
 ) -> io::Result<Written> {
     let (facts, frames) = gathered(trace, filter, &[need(value.of())])?;
     let sums = Sums { frames: Some(&frames), ..Sums::of(&facts, value.of(), at) };
-    finish(Output::create(file)?, |output| folded::write(&sums, value, output))
+    let outside = outside::of_rows(trace, filter, outside::EVENTS);
+    Ok(Written { outside, ..finish(Output::create(file)?, |output| folded::write(&sums, value, output))? })
 }
 
 /// Writes a file of speedscope's: a profile for each of these values and each process, of those that have some.
@@ -95,7 +98,8 @@ pub(crate) fn speedscope(
     let (facts, frames) = gathered(trace, filter, &wanted().map(need).collect::<Vec<_>>())?;
     let sums = |of| Sums { frames: Some(&frames), ..Sums::of(&facts, of, at) };
     let sums: Vec<Sums<'_, '_>> = wanted().map(sums).collect();
-    finish(Output::create(file)?, |output| speedscope::write(&sums, values, output))
+    let outside = outside::of_rows(trace, filter, outside::EVENTS);
+    Ok(Written { outside, ..finish(Output::create(file)?, |output| speedscope::write(&sums, values, output))? })
 }
 
 /// The values that speedscope's file has unless told: bytes and times, of one kind or of all.

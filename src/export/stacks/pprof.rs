@@ -38,7 +38,12 @@ struct Tables<'a, W> {
 }
 
 /// Writes the profile.
-pub(super) fn write(sums: &Sums<'_, '_>, at: ExportAt, output: &mut impl Write) -> io::Result<()> {
+pub(super) fn write(
+    sums: &Sums<'_, '_>,
+    at: ExportAt,
+    outside: Option<&str>,
+    output: &mut impl Write,
+) -> io::Result<()> {
     let mut tables = Tables {
         output,
         texts: Numbers::default(),
@@ -75,7 +80,9 @@ pub(super) fn write(sums: &Sums<'_, '_>, at: ExportAt, output: &mut impl Write) 
     };
     rest.part(field::PERIOD_TYPE, tables.value_type(what, unit)?.bytes());
     rest.number(field::PERIOD, period.unwrap_or(1));
-    rest.numbers(field::COMMENT, [tables.text(comment(sums.of, at))?]);
+    let comments = [comment(sums.of, at)].into_iter().chain(outside);
+    let comments: Vec<i64> = comments.map(|text| tables.text(text)).collect::<io::Result<_>>()?;
+    rest.numbers(field::COMMENT, comments);
     rest.number(field::DEFAULT_SAMPLE_TYPE, tables.text(sums.of.main_value().name())?);
     tables.output.write_all(rest.bytes())
 }

@@ -15,7 +15,7 @@ use arrow::array::{ArrayRef, AsArray, RecordBatch, StringBuilder};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use gputrace_collectors::schema::{TABLES, TableId};
 
-use super::Written;
+use super::{Written, outside};
 use crate::new_file::{Unfinished, name_all};
 use crate::trace::{Filter, Rows, Texts, Trace, Want, full_name};
 
@@ -56,7 +56,9 @@ static COLUMNS: LazyLock<Vec<Vec<&'static str>>> =
 pub(crate) fn write(trace: &Trace, filter: &Filter, folder: &Path, format: Format) -> io::Result<Written> {
     let mut files = Folder::make(folder, format)?;
     files.whole(trace, filter)?;
-    Ok(Written { files: files.end()?, ..Written::default() })
+    let cut = TABLES.iter().map(|table| table.id).filter(|table| !describes(*table));
+    let outside = outside::of_rows(trace, filter, cut);
+    Ok(Written { files: files.end()?, outside, ..Written::default() })
 }
 
 /// The folder, and the files in it, which have other names until all of them are whole, and are gone where they never are.

@@ -89,10 +89,9 @@ impl Counts {
         Ok(())
     }
 
-    /// Writes how much is in use, where anything was.
+    /// Writes with how much a part begins, where anything was in use.
     fn told(&self, of: Of, at: i64, to: &mut Limited<'_>) -> io::Result<()> {
-        let Some(value) = self.bytes.get(&of).map(|bytes| bytes.round()) else { return Ok(()) };
-        to.sample(&Sample { process: Some(of.0), name: of.1, unit: "bytes", start_ns: at, value })
+        self.bytes.get(&of).map_or(Ok(()), |bytes| to.held(&in_use(of, at, *bytes)))
     }
 
     /// Writes the values that a batch tells.
@@ -153,8 +152,12 @@ impl Counts {
         if !held {
             return Ok(());
         }
-        self.told(of, at, to)
+        to.sample(&in_use(of, at, *bytes))
     }
+}
+
+fn in_use((process_id, name): Of, start_ns: i64, bytes: f64) -> Sample<'static> {
+    Sample { process: Some(process_id), name, unit: "bytes", start_ns, value: bytes.round() }
 }
 
 fn counters(rows: &Rows, to: &mut Limited<'_>) -> io::Result<()> {

@@ -100,6 +100,10 @@ pub(super) trait Sink {
     fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()>;
     /// A value.
     fn sample(&mut self, sample: &Sample<'_>) -> io::Result<()>;
+    /// A value with which a part begins: of one that was told before it. It is none of the events.
+    fn held(&mut self, sample: &Sample<'_>) -> io::Result<()> {
+        self.sample(sample)
+    }
 }
 
 /// What became of the rows.
@@ -138,6 +142,13 @@ pub(super) fn first(trace: &Trace, filter: &Filter, most: Option<u64>) -> Option
     // Nobody looks at names.
     scanned(trace, filter, &Texts::default(), None, &mut finder).expect("nothing here fails to be written");
     finder.found()
+}
+
+/// How many bars and values a timeline of it has.
+pub(super) fn count(trace: &Trace, filter: &Filter) -> u64 {
+    // Nobody looks at names.
+    let done = scanned(trace, filter, &Texts::default(), None, &mut first::Nobody);
+    done.expect("nothing here fails to be written").written
 }
 
 /// Writes what the filter keeps of a trace, of that what is among the first ones where these are given.
@@ -208,6 +219,10 @@ impl Limited<'_> {
 
     fn sample(&mut self, sample: &Sample<'_>) -> io::Result<()> {
         if self.takes(sample.start_ns) { self.sink.sample(sample) } else { Ok(()) }
+    }
+
+    fn held(&mut self, sample: &Sample<'_>) -> io::Result<()> {
+        self.sink.held(sample)
     }
 
     fn takes(&mut self, start_ns: i64) -> bool {

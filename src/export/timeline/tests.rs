@@ -75,12 +75,18 @@ fn a_part_begins_with_what_was_taken_before_it() {
     let trace = made.open();
     let whole = seen(&trace, &Filter::default());
     let (from, to) = (START + 5_500, START + 8_500);
-    let part = seen(&trace, &Filter { from_ns: Some(from), to_ns: Some(to), ..Filter::default() });
+    let filter = Filter { from_ns: Some(from), to_ns: Some(to), ..Filter::default() };
+    let part = seen(&trace, &filter);
     // The begin, and what the whole has: of a process that has ended nothing.
     assert_eq!(part.samples[..2], [("device memory in use", 5_500, 100.0), ("malloc in use", 5_500, 50.0)]);
     let own: Vec<_> = whole.samples.iter().filter(|of| (5_500..8_500).contains(&of.1)).copied().collect();
     assert_eq!((part.samples[2..].to_vec(), own.len(), part.bars), (own, 12, 9));
     // Where nothing happens in a part, memory is in use all the same.
+    // A value with which a part begins is none of the events: what is kept and what lies outside are the whole.
+    let (kept, all) = (count(&trace, &filter), count(&trace, &Filter::default()));
+    let outside = super::super::outside::of_timeline(&trace, &filter).unwrap();
+    assert_eq!((kept, outside.as_str()), (21, "124 of 145 events lie outside of the chosen span and are left out"));
+    assert_eq!(all, 145);
     let quiet = seen(&trace, &Filter { from_ns: Some(START + 500_000), ..Filter::default() });
     assert_eq!(quiet.samples, [("device memory in use", 500_000, 100.0), ("malloc in use", 500_000, 50.0)]);
 }
