@@ -351,12 +351,13 @@ fn options_that_say_nothing_to_tables_are_refused() {
             (&["-o", "x", "--of", "waits"], "--format pprof, folded or speedscope"),
             (&["-o", "x", "--value", "alloc_space"], "--format folded"),
             (&["-o", "x.gz"], "not compressed"),
+            (&["-o", "-"], "-o - is standard output"),
         ] {
             let run = scratch.gputrace(&[&["export", "trace", "--format", format], more].concat()).expect(2);
             assert!(run.own_stderr().contains(says), "{format}: {}", run.own_stderr());
         }
     }
-    for name in ["x", "x.gz", "x.part", "x.gz.part"] {
+    for name in ["x", "x.gz", "x.part", "x.gz.part", "-"] {
         assert!(!scratch.path().join(name).exists(), "{name}");
     }
 }

@@ -222,6 +222,19 @@ fn each_rank_gets_a_file_that_is_named() {
 }
 
 #[test]
+fn a_dash_stands_for_standard_output() {
+    let scratch = Scratch::new();
+    imported(&scratch, &[&repository().join("tests/traces/kineto-rank0.json")]);
+    let export =
+        |output: &str| scratch.gputrace(&["export", "imported", "--format", "chrome", "-o", output]).expect(0).text();
+    let text = export("-");
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert!(value["traceEvents"].as_array().is_some_and(|events| !events.is_empty()));
+    assert_eq!(text, export("/dev/stdout"));
+    assert!(!scratch.path().join("-").exists());
+}
+
+#[test]
 fn an_export_that_cannot_be_written_says_so() {
     let scratch = Scratch::new();
     imported(&scratch, &[&repository().join("tests/traces/kineto-rank0.json")]);

@@ -1,6 +1,6 @@
 //! Options of `export`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
@@ -11,7 +11,7 @@ use super::Select;
 #[command(
     override_usage = "gputrace export TRACE... --format FORMAT -o FILE\n       gputrace export TRACE... --format csv|arrow -o FOLDER",
     after_help = "kineto: of several ranks each gets a file of its own: FILE with -rank0, -rank1 before the ending. The others: \
-                  one file, or folder, of all processes. An older file is replaced when the new one is whole; a device, a FIFO and /dev/stdout are written to. A folder must be new or empty. HTA's get_temporal_breakdown fails its own assertion on \
+                  one file, or folder, of all processes. An older file is replaced when the new one is whole; a device, a FIFO and /dev/stdout (or -) are written to. A folder must be new or empty. HTA's get_temporal_breakdown fails its own assertion on \
                   operations shorter than 1 us, as it rounds times to us, unless HTA_DISABLE_NS_ROUNDING=1 is set.\n\nExit code: 0 when everything was exported; 1 if the trace \
                   cannot be read in full, or a file cannot be written; 2 if export was called wrongly.\n\nExamples:\n  \
                   gputrace export trace --format perfetto -o trace.pftrace\n  \
@@ -236,6 +236,11 @@ impl ExportArgs {
         if self.format == ExportFormat::Speedscope { told } else { told.or(Some(ExportOf::Malloc)) }
     }
 
+    /// The file that is written: `-` stands for standard output, as it does elsewhere.
+    pub(crate) fn file(&self) -> &Path {
+        if self.output.as_os_str() == "-" { Path::new("/dev/stdout") } else { &self.output }
+    }
+
     /// Err: what of the options says nothing beside the others, and what it belongs to.
     pub(crate) fn check(&self) -> Result<(), String> {
         let (format, events) = (self.format, !self.format.is_by_stack());
@@ -245,6 +250,10 @@ impl ExportArgs {
         let plain = matches!(format, ExportFormat::Sqlite | ExportFormat::Csv | ExportFormat::Arrow);
         if plain && self.output.extension().is_some_and(|end| end == "gz") {
             return Err("-o with .gz: --format sqlite, csv and arrow are not compressed".to_owned());
+        }
+        if plain && self.file() != self.output {
+            return Err("-o - is standard output: --format sqlite, csv and arrow need a file or a folder of their own"
+                .to_owned());
         }
         if self.of.is_some() && events {
             return Err("--of is about sums by stack: it belongs to --format pprof, folded or speedscope".to_owned());

@@ -19,7 +19,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     let filter = kept(args, &trace)?;
     select::tell(&trace, &filter);
     unfinished::of(&trace).iter().for_each(|unfinished| note(&unfinished.text));
-    let (most, file) = (args.max_events, &args.output);
+    let (most, file) = (args.max_events, args.file());
     let (kind, at) = (args.kind(), args.at.unwrap_or(ExportAt::End));
     let of = kind.unwrap_or(ExportOf::Malloc);
     let value = args.value.unwrap_or(if of == ExportOf::Malloc { ExportValue::AllocSpace } else { of.main_value() });
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
         ExportFormat::Arrow => (export::tables::write(&trace, &filter, file, Format::Arrow), "rows"),
     };
     drop(work);
-    let written = written.with_context(|| format!("cannot write the export {}", args.output.display()))?;
+    let written = written.with_context(|| format!("cannot write the export {}", args.file().display()))?;
     for (file, number) in &written.files {
         let unit = if *number == 1 { unit.trim_end_matches('s') } else { unit };
         note(&format!("{}: {} {unit}", file.display(), render::number(*number as f64)));
