@@ -236,6 +236,12 @@ fn does(uses: &Value, matches: usize) {
     assert!(has("frames", "item (program.py:19)") && has("frames", "cuStreamSynchronize"), "{}", uses["frames"]);
     assert!(text(uses, "frame").starts_with("item (program.py:19): "), "{}", uses["frame"]);
     assert!(has("metrics", "p50") && !has("metrics", "Pid") && !has("metrics", ": Exit"), "{}", uses["metrics"]);
+    let metrics: Vec<&str> = uses["metrics"].as_array().expect("texts").iter().filter_map(Value::as_str).collect();
+    let names: std::collections::BTreeSet<&str> = metrics.iter().copied().collect();
+    assert_eq!(names.len(), metrics.len(), "numbers that nobody can tell apart: {metrics:?}");
+    assert_eq!(uses["narrow"], 320, "a narrow window is scrolled sideways");
+    // A stream is called one thing in its track's name and among the arguments.
+    assert!(kernel.matches("0x20000000010").count() >= 2 && !kernel.contains("2199023255568"), "{kernel}");
     assert!(text(uses, "chart").contains("mean ") && text(uses, "caption").contains(": "), "{uses}");
 }
 

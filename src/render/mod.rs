@@ -14,7 +14,7 @@ mod text;
 pub(crate) use dress::dressed;
 pub(crate) use markdown::escaped;
 pub(crate) use numbers::{
-    bytes, counted, duration, file_size, number, ordinal, scale_ns, share, time, unit_name, value,
+    bytes, counted, duration, file_size, identifier, number, ordinal, scale_ns, share, time, unit_name, value,
 };
 
 use crate::analysis::{Analysis, Section};

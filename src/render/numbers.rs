@@ -142,7 +142,7 @@ pub(crate) fn value(value: &Value, unit: Unit) -> String {
 }
 
 /// A number that names something: small ones as people count, the bits of a handle as debuggers show them.
-fn identifier(value: f64) -> String {
+pub(crate) fn identifier(value: f64) -> String {
     if value.abs() < 100_000.0 { format!("{value:.0}") } else { format!("{:#x}", value as i64) }
 }
 

@@ -89,6 +89,21 @@ fn a_clock_that_jumps_back_harms_no_report() {
     }
 }
 
+#[test]
+fn a_stream_is_a_handle_in_tables_and_in_lines_over_time() {
+    let mut made = TestTrace::new();
+    made.process(1, 100, None, START + 1_000_000_000);
+    let mut thread = made.thread(1, 11);
+    for _ in 0..40 {
+        let begin = thread.now + 9_000;
+        thread.launch_running("gemm", 5_000, 0x200_0000_0010, (begin, 4_000));
+    }
+    let said = report(&made, Format::Text);
+    let line = said.split("Over time (most in each span; After: since the trace began)").nth(1).expect("queue-length");
+    assert!(line.lines().nth(1).is_some_and(|line| line.contains(" 0x20000000010 ")), "{line}");
+    assert!(!said.contains("2,199,023,255,568"), "{said}");
+}
+
 /// What the page about JSON says of an analysis, in a section that may be about several.
 fn documented(analysis: &str) -> &'static str {
     const PAGE: &str = include_str!("../../docs/report-json.md");

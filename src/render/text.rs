@@ -72,9 +72,9 @@ fn series(table: &Table, layout: Layout) -> String {
     push(&mut out, &format!("  {}", table.title), layout, 2);
     // Who stands first, in one or more columns; then come the time and the quantity.
     let (time, quantity) = (table.columns.len() - 2, table.columns.len() - 1);
-    let known = |value: &&Value| **value != Value::Missing;
     let who = |row: &[Value]| {
-        let parts = row[..time].iter().filter(known).map(|value| numbers::value(value, Unit::Text));
+        let parts = row[..time].iter().zip(&table.columns).filter(|(value, _)| **value != Value::Missing);
+        let parts = parts.map(|(value, column)| numbers::value(value, column.unit));
         parts.collect::<Vec<_>>().join(" ")
     };
     for rows in table.rows.chunk_by(|a, b| a[..time] == b[..time]).take(ROWS) {

@@ -299,6 +299,11 @@ async function uses({ page }) {
   seen.chart = await chart.getAttribute("aria-label");
   await page.evaluate(() => scrollTo(0, 0));
   await shot("top");
+  await page.setViewportSize({ width: 320, height: 700 });
+  seen.narrow = await page.evaluate(() => {
+    for (const part of document.querySelectorAll("details")) part.open = true;
+    return document.documentElement.scrollWidth;
+  });
   return seen;
 }
 

@@ -3,6 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Track;
+use crate::render::identifier;
 use crate::trace::{Process, Trace};
 
 /// Pids that are given to processes whose own is another's too: on another host, or of an image before an exec.
@@ -53,8 +54,8 @@ impl Places {
             Track::Stream(process, device, stream) => {
                 let gpu = self.devices.get(&(process, device)).map_or(String::new(), |name| format!(" ({name})"));
                 match self.queues.get(&(process, stream)) {
-                    Some(label) => format!("GPU {device}{gpu} {label} ({})", stream_name(stream)),
-                    None => format!("GPU {device}{gpu} stream {}", stream_name(stream)),
+                    Some(label) => format!("GPU {device}{gpu} {label} ({})", identifier(stream as f64)),
+                    None => format!("GPU {device}{gpu} stream {}", identifier(stream as f64)),
                 }
             }
             Track::Recording(_) => "recording of GPU times".to_owned(),
@@ -79,11 +80,6 @@ impl Track {
             | Track::Recording(process) => process,
         }
     }
-}
-
-/// Handles are long numbers, which people know as addresses.
-fn stream_name(stream: i64) -> String {
-    if (0..4096).contains(&stream) { stream.to_string() } else { format!("{stream:#x}") }
 }
 
 fn name(process: &Process, with_host: bool) -> String {

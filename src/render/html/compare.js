@@ -4,6 +4,9 @@ const WHO = ["rank", "process"];
 /** Numbers that say who it is and how it ended, not how much. */
 const NO_MEASURE = ["rank", "pid", "exit_code", "exit_signal"];
 
+/** What tells numbers of one name apart. */
+const MEASURES = { ns: "time", percent: "%", bytes: "bytes", bytes_each: "bytes", bytes_per_s: "bytes a second", per_s: "a second", count: "number" };
+
 /** Numbers that there is one of for each of several processes. */
 function comparable(sections) {
   const found = [];
@@ -27,7 +30,12 @@ function showRanks(sections) {
   if (all.length === 0) return;
   const part = byId("ranks");
   const alone = (one) => all.filter((other) => other.title === one.title).length === 1;
-  const options = all.map((one, at) => element("option", { value: at }, alone(one) ? one.title : `${one.title} (${one.table.title})`));
+  const inTable = (one) => all.filter((other) => other.title === one.title && other.table.title === one.table.title).length === 1;
+  const label = (one) => {
+    if (alone(one)) return one.title;
+    return `${one.title} (${one.table.title}${inTable(one) ? "" : `; ${MEASURES[one.unit] || one.unit}`})`;
+  };
+  const options = all.map((one, at) => element("option", { value: at }, label(one)));
   const place = element("div", { class: "scroll" });
   const pick = element("select", { id: "rank-metric", change: () => place.replaceChildren(compared(all[pick.value])) }, ...options);
   const usual = all.findIndex((one) => one.table.columns[one.at][0].includes("p50_ns"));

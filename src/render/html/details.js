@@ -67,8 +67,9 @@ function showBar(timeline, place, go) {
   byId("details").replaceChildren(element("h3", {}, look.name), terms(pairs), ...links);
 }
 
-/** Numbers of arguments are told as they are; sizes for people too. */
+/** Numbers of arguments are told as they are; sizes for people too, and streams as their tracks are called. */
 function argText(name, value) {
+  if (name === "stream" && /^\d{6,15}$/.test(value)) return identifier(Number(value));
   const large = name.includes("bytes") && /^\d{4,}$/.test(value);
   return large ? `${thousands(Number(value))} (${bytesText(Number(value))})` : value;
 }
