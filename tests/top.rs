@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use crate::faults::one_line;
-use crate::util::{Driver, Scratch, Started, gputrace, needs, poll, program};
+use crate::util::{Driver, Finished, Scratch, Started, gputrace, needs, poll, program};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -309,4 +309,29 @@ fn of_a_finished_trace_the_shares_are_those_of_the_report() {
         // The report's time of a GPU begins with its first work.
         assert!((told(&row[3]) - busy).abs() < 5.0, "{busy} % busy: {text}");
     }
+}
+
+#[test]
+fn a_gpu_that_processes_share_is_as_busy_as_the_report_says() {
+    let scratch = Scratch::new();
+    // Busy for about two thirds of a second.
+    let program = format!("{} 1 20 100 1000", quoted(&program("steps")));
+    let told = |run: &Finished| {
+        let text = scratch.target(gputrace()).arg("top").arg(run.trace.display().to_string()).plain().expect(0).text();
+        let busy = text.split_once("GPU busy ").and_then(|(_, rest)| rest.split_once(" %"));
+        busy.and_then(|(percent, _)| percent.parse::<f64>().ok()).unwrap_or_else(|| panic!("{text}"))
+    };
+    let traced = |line: &str, options: &[&str]| {
+        let target = scratch.target("sh").args(["-c", line]).with_driver(Driver::Plain);
+        target.options(["--gpu-time", "full"]).options(options.iter().copied()).traced().expect(0)
+    };
+    let one_by_one = format!("{program}; sleep 1; {program}");
+    for line in [&one_by_one, &format!("{program} & {program}; wait")] {
+        let run = traced(line, &[]);
+        let busy = scratch.section(&run, "gpu-utilisation")["facts"]["busy_percent"].as_f64().expect("a GPU");
+        assert!((20.0..95.0).contains(&busy) && (told(&run) - busy).abs() <= 0.5, "{busy} % busy: {} %", told(&run));
+    }
+    // Of sums the report says nothing: each process has the GPU work most of its own time, and nobody does in the second between.
+    let (run, rows) = (traced(&one_by_one, &["--detail", "rollup"]), traced(&one_by_one, &[]));
+    assert!((told(&run) - told(&rows)).abs() < 15.0, "{} and {}", told(&run), told(&rows));
 }

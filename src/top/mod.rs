@@ -15,6 +15,7 @@ mod terminal;
 mod tests;
 mod view;
 mod whole;
+mod worked;
 
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;

@@ -1,0 +1,82 @@
+//! How busy the GPUs of a finished trace were: what the report says, where single operations are there for it, and else what follows from
+//! sums.
+//!
+//! A device that processes share is one. The report knows when it worked for any of them. Sums tell only how long it worked for each;
+//! as it works for one of them at a time, as a rule, these times add up, and what they are of is the time from the first of the processes
+//! to the end of the last.
+
+use std::collections::BTreeMap;
+
+use gputrace_collectors::schema::TableId;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::whole::Whole;
+use crate::analysis::{ALL, Facts, Value, answer, loss};
+use crate::trace::{Filter, Process, Trace};
+
+/// Whose numbers are taken.
+const REPORT: &str = "gpu-utilisation";
+
+/// The share of time in which the trace's GPUs worked, as far as it is known.
+pub(super) fn of_all(trace: &Trace, whole: &Whole) -> Option<f64> {
+    reported(trace).unwrap_or_else(|| summed(trace, whole))
+}
+
+/// As the report has it, which may withhold it. None: some operations of the run are not kept one by one, and the report is about others.
+fn reported(trace: &Trace) -> Option<Option<f64>> {
+    let tables = [TableId::Kernels, TableId::DeviceCopies];
+    if trace.intervals().is_some() || loss::is_removed(trace, &tables) {
+        return None;
+    }
+    let analysis = *ALL.iter().find(|analysis| analysis.name() == REPORT)?;
+    let filter = Filter::of(trace);
+    let section = answer(analysis, &Facts::gather(trace, &filter, analysis.needs()));
+    let busy = section.facts.iter().find(|fact| fact.key == "busy_percent")?;
+    Some(if let Value::Num(percent) = busy.value { Some(percent / 100.0) } else { None })
+}
+
+/// As sums have it: the mean of the devices.
+fn summed(trace: &Trace, whole: &Whole) -> Option<f64> {
+    /// Time in which it worked, and from when to when it could.
+    type Known = (f64, i64, i64);
+    let mut devices: BTreeMap<String, Known> = BTreeMap::new();
+    for process in trace.processes.iter().filter(|process| process.traced) {
+        let end_ns = process.end_ns.or_else(|| trace.ended_ns());
+        let (Some(used), Some(end_ns)) = (of_process(process, whole.streams.get(&process.process_id)), end_ns) else {
+            continue;
+        };
+        for (device, share) in used {
+            let known = devices.entry(device).or_insert((0.0, process.start_ns, end_ns));
+            known.0 += share * (end_ns - process.start_ns) as f64;
+            (known.1, known.2) = (known.1.min(process.start_ns), known.2.max(end_ns));
+        }
+    }
+    let share = |(worked_ns, from_ns, to_ns): &Known| (worked_ns / (to_ns - from_ns).max(1) as f64).clamp(0.0, 1.0);
+    let all = devices.values().map(share).sum::<f64>();
+    (!devices.is_empty()).then(|| all / devices.len() as f64)
+}
+
+/// The share of the known time in which each of a process's GPUs worked: known where each of them had one stream.
+pub(super) fn of_process(
+    process: &Process,
+    streams: Option<&FxHashMap<(i64, i64), i64>>,
+) -> Option<Vec<(String, f64)>> {
+    let streams = streams?;
+    let devices: FxHashSet<i64> = streams.keys().map(|(device, _)| *device).collect();
+    if devices.len() != streams.len() {
+        return None;
+    }
+    let manifest = process.manifest.as_ref();
+    let observed_ns = match manifest.and_then(|manifest| manifest.gpu_time.as_ref()) {
+        Some(gpu_time) => gpu_time.on_ns,
+        None => process.end_ns? - process.start_ns,
+    };
+    let uuids = manifest.map_or(&[][..], |manifest| &manifest.devices);
+    let name = |ordinal: i64| match usize::try_from(ordinal).ok().and_then(|at| uuids.get(at)) {
+        Some(uuid) => uuid.clone(),
+        None => format!("{} of {}", ordinal, process.process_id),
+    };
+    let share = |busy_ns: i64| (busy_ns as f64 / observed_ns as f64).clamp(0.0, 1.0);
+    let shares = streams.iter().map(|((device, _), busy_ns)| (name(*device), share(*busy_ns)));
+    (observed_ns > 0).then(|| shares.collect())
+}
