@@ -69,10 +69,15 @@ impl<'a> Session<'a> {
 
     /// A program that launches until it is told to stop.
     fn start(&self, file: &Path) -> Child {
+        self.start_by(&[], file)
+    }
+
+    /// The same by way of other programs: words before its own.
+    fn start_by(&self, before: &[&str], file: &Path) -> Child {
         let flags = linked_with_library("libcuda.so.1", &driver_folder(Driver::Plain), &["-l:libcuda.so.1"]);
         let program = program_with("switched", "linked", &flags);
         let mut command = Command::new(gputrace());
-        command.arg("env").arg(&self.root).arg("--").arg(program).arg("loop").arg(file);
+        command.arg("env").arg(&self.root).arg("--").args(before).arg(program).arg("loop").arg(file);
         command.env("LD_LIBRARY_PATH", driver_folder(Driver::Plain)).stdout(Stdio::null()).spawn().expect("it starts")
     }
 
@@ -286,6 +291,35 @@ fn a_running_session_is_asked_by_its_folder() {
     session.end(libc::SIGTERM);
     let recorded: usize = grids(&Trace::open(&session.trace)).iter().map(|(_, count)| count).sum();
     assert!(recorded >= 200 && recorded as i64 <= made - from + 5, "{recorded} of {from}..{made}");
+}
+
+#[test]
+fn an_image_ends_where_the_exec_of_the_next_one_is() {
+    let scratch = Scratch::new();
+    let mut session = Session::new(&scratch, &["--detail", "full"]);
+    session.collect();
+    let file = session.file("count");
+    // A shell that waits for the collector to see it, then another one that does not.
+    let (waits, at_once) = ("sleep 1; exec \"$@\"", "exec \"$@\"");
+    let child = session.start_by(&["sh", "-c", waits, "sh", "sh", "-c", at_once, "sh"], &file);
+    session.until_made(&file, 200);
+    let top = || scratch.gputrace(&["top", &session.root.to_string_lossy(), "--once"]).expect(0).text();
+    let head = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    // The shell's sleep is one process more, which has ended as well.
+    let told = poll(Duration::from_secs(5), || Some(top()).filter(|text| head(text).contains("1 process, 3 ended")));
+    let text = told.unwrap_or_else(top);
+    assert!(head(&text).contains("1 process, 3 ended"), "{text}");
+    let pid = child.id() as i64;
+    let made = session.stop(child, &file);
+    session.settle();
+    session.end(libc::SIGTERM);
+    let trace = Trace::open(&session.trace);
+    let processes = trace.table("processes");
+    let images = processes.rows().filter(|row| row.int("pid") == pid);
+    let mut times: Vec<_> = images.map(|row| (row.int("start_ns"), row.int("end_ns"))).collect();
+    times.sort_unstable();
+    assert!(times.len() == 3 && times.windows(2).all(|two| two[0].1 == two[1].0), "{times:?}");
+    assert_eq!(launches(&trace).iter().map(|(seen, _)| *seen).sum::<u64>(), made);
 }
 
 #[test]

@@ -88,6 +88,11 @@ impl Segment {
         &self.view
     }
 
+    /// When it was made, in ns of the machine's monotonic clock: of two images of one process the later one has more.
+    pub(crate) fn began(&self) -> u64 {
+        self.view.started().monotonic_ns
+    }
+
     /// Which clock stamps the events; that of the processor where the number says nothing.
     pub(crate) fn clock(&self) -> ClockKind {
         let number = self.view.header().clock.load(Ordering::Relaxed);

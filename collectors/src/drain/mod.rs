@@ -365,13 +365,17 @@ impl Drain {
 
     /// A process image has ended.
     fn end(&mut self, token: u64) {
+        self.end_at(token, self.clocks.now_ns());
+    }
+
+    /// The same, where it is known when.
+    fn end_at(&mut self, token: u64, end_ns: i64) {
         let Some(mut process) = self.processes.remove(&token) else { return };
         self.changed = true;
-        let now = self.clocks.now_ns();
-        process.finish(&mut self.clocks, &mut self.tables, &mut self.written, Some(now));
+        process.finish(&mut self.clocks, &mut self.tables, &mut self.written, Some(end_ns));
         self.note_death(&process);
         self.note_fault(&process);
-        self.close_hangs(&mut process, Some(now));
+        self.close_hangs(&mut process, Some(end_ns));
         self.close(process);
     }
 

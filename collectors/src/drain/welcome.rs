@@ -12,6 +12,7 @@ use crate::heir::standing;
 use crate::kernel;
 use crate::manifest::Untraced;
 use crate::process::Process;
+use crate::segment::Segment;
 use crate::tables::ProcessRow;
 
 impl Drain {
@@ -55,7 +56,11 @@ impl Drain {
         if self.looked_for_files.elapsed() >= self.arrivals.look_every() {
             self.looked_for_files = Instant::now();
             let last = self.deadline.get().is_some();
+            let others = came.len();
             self.arrivals.adopt_files(last, |arrival| came.push(arrival));
+            // Of several images of a pid each ends where the next one begins.
+            let began = |arrival: &Arrival| arrival.segment.as_ref().map_or(0, Segment::began);
+            came[others..].sort_by_key(began);
         }
         for arrival in came {
             self.take_over(arrival);
@@ -90,9 +95,26 @@ impl Drain {
         process.keep_in(kept);
     }
 
+    /// Of the images of a pid that came as files only the one that began last runs: the others were replaced by an exec, and files are
+    /// found in any order. Ends the earlier one where the later one began; of one that is the earlier one itself, says when that was.
+    fn succeed(&mut self, process: &mut Process) -> Option<i64> {
+        let runs = |p: &Process| !p.gone && !p.foreign;
+        if process.file.is_none() || !runs(process) {
+            return None;
+        }
+        let (token, other) = self.processes.iter().find(|(_, p)| p.pid == process.pid && runs(p))?;
+        if process.segment.began() < other.segment.began() {
+            process.gone = true;
+            return Some(other.start_ns(&self.clocks));
+        }
+        let token = *token;
+        self.end_at(token, process.start_ns(&self.clocks));
+        None
+    }
+
     fn take_over(&mut self, arrival: Arrival) {
         self.changed = true;
-        // An exec: the image that had the pid is no more. A file may belong to any of a pid's images.
+        // An exec: the image that had the pid is no more. A file may belong to any of a pid's images (`succeed`).
         let same = |p: &&Process| p.pid == arrival.pid && arrival.file.is_none() && !p.foreign && !arrival.foreign;
         if let Some(token) = self.processes.iter().find(|(_, p)| same(p)).map(|(token, _)| *token) {
             self.end(token);
@@ -119,7 +141,8 @@ impl Drain {
         if self.config.standing {
             self.keep(&mut process);
         }
-        let token = self.expect_end(&mut process, arrival.pidfd);
+        let superseded = self.succeed(&mut process);
+        let token = self.expect_end(&mut process, arrival.pidfd.filter(|_| superseded.is_none()));
         process.leave_to(&mut self.will);
         if let Some(sampler) = self.sampler.as_ref().filter(|_| !process.foreign) {
             sampler.began(id, process.pid);
@@ -128,6 +151,9 @@ impl Drain {
         self.tables.live.began(id);
         self.switch.apply(&mut process, self.clocks.now_ns());
         self.processes.insert(token, process);
+        if let Some(end_ns) = superseded {
+            self.end_at(token, end_ns);
+        }
         // It is busy starting: what it does next is worth seeing soon.
         self.interval = self.interval.min(Duration::from_millis(10));
     }

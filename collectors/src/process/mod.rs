@@ -349,7 +349,7 @@ impl Process {
     }
 
     /// When it began.
-    pub(super) fn start_ns(&self, clocks: &Clocks) -> i64 {
+    pub(crate) fn start_ns(&self, clocks: &Clocks) -> i64 {
         clocks.ns(self.clock, self.segment.view().started().ticks)
     }
 
