@@ -20,17 +20,19 @@ const MOST_SHOWN: usize = 50;
 /// The picture of a trace.
 pub(crate) fn of_trace(trace: &Trace, name: &str) -> View {
     let whole = read(trace);
-    let wall_ns = trace.ended_ns().map_or(0, |end| end - trace.began_ns()).max(0);
+    // Who was killed did not say when it ended, and of who runs there is what was written so far.
+    let end_ns = trace.ended_ns().or(whole.last_ns);
+    let wall_ns = end_ns.map_or(0, |end| end - trace.began_ns()).max(0);
     let seconds = wall_ns as f64 / 1e9;
     let none = Sums::default();
     let rows = trace.processes.iter().filter(|process| process.traced).map(|process| {
         let sums = whole.processes.get(&process.process_id).unwrap_or(&none);
         let used = worked::of_process(process, whole.streams.get(&process.process_id));
         let mean = used.map(|used| used.iter().map(|(_, share)| share).sum::<f64>() / used.len().max(1) as f64);
-        process_row(process, sums, mean)
+        process_row(process, process.end_ns.or(end_ns), sums, mean)
     });
     let rows: Vec<Row> = rows.collect();
-    let verdict = match worked::of_all(trace, &whole) {
+    let verdict = match worked::of_all(trace, &whole, end_ns) {
         Some(share) => format!("GPU busy {} of the time that is known; gputrace report says why", view::share(share)),
         None => "GPU busy time is not in the sums; gputrace report says what limited it".to_owned(),
     };
@@ -47,7 +49,7 @@ pub(crate) fn of_trace(trace: &Trace, name: &str) -> View {
     }
 }
 
-fn process_row(process: &trace::Process, sums: &Sums, busy: Option<f64>) -> Row {
+fn process_row(process: &trace::Process, end_ns: Option<i64>, sums: &Sums, busy: Option<f64>) -> Row {
     let manifest = process.manifest.as_ref();
     let mut sums = Sums { cost_ns: manifest.and_then(|manifest| manifest.cost.total_ns), ..sums.clone() };
     for (class, count) in manifest.iter().flat_map(|manifest| &manifest.accounting) {
@@ -55,7 +57,7 @@ fn process_row(process: &trace::Process, sums: &Sums, busy: Option<f64>) -> Row 
             kind.dropped = count.dropped;
         }
     }
-    let seconds = process.end_ns.map_or(0.0, |end_ns| (end_ns - process.start_ns) as f64 / 1e9);
+    let seconds = end_ns.map_or(0.0, |end_ns| (end_ns - process.start_ns) as f64 / 1e9);
     let means: Option<Rates> = (seconds > 0.0).then(|| rates(&sums, &Sums::default(), seconds));
     let shown = Process {
         process_id: process.process_id,
@@ -98,4 +100,43 @@ fn site_rows(trace: &Trace, whole: &Whole, seconds: f64) -> Vec<Row> {
         ((class.clone(), lines.get(*stack).map(|site| site.short())), *made)
     };
     view::site_rows(sites.into_iter().map(named), seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::trace::testing::{START, TestTrace};
+
+    /// A session of `gputrace collect` with launches in each of nine seconds, whose program runs on.
+    fn session(stopped: bool) -> TestTrace {
+        let mut made = TestTrace::new();
+        made.process(1, 100, None, START);
+        made.set(gputrace_collectors::schema::TableId::Processes, "end_ns", &json!(null));
+        (0..9).for_each(|second| {
+            made.rollup(
+                second * 1_000_000_000,
+                "launch",
+                &json!({ "events": 500, "timed": 500, "total_ns": 1_000_000 }),
+            );
+        });
+        let about = made.manifest.as_mut().expect("a manifest");
+        (about.complete, about.ended_ns, about.standing) = (false, None, Some("/run/session".to_owned()));
+        about.stopped_ns = stopped.then_some(START + 10_000_000_000);
+        made
+    }
+
+    #[test]
+    fn a_session_that_goes_on_has_a_span_and_so_has_what_was_killed() {
+        for (stopped, says, launches) in [
+            (true, "t  FINISHED: the whole run, 10.0 s", "450"),
+            (false, "t  NOT FINISHED, OR CUT SHORT: what there is, 9.00 s", "500"),
+        ] {
+            let view = of_trace(&session(stopped).open(), "t");
+            assert_eq!(view.title, says);
+            let place = PROCESSES.iter().position(|column| column.name == "launches").expect("a column");
+            assert_eq!(view.rows[0][0][place].text, launches);
+        }
+    }
 }

@@ -31,6 +31,8 @@ pub(super) struct Whole {
     pub(super) sites: FxHashMap<(i64, String), Made>,
     /// Of single rows: there are no sums.
     pub(super) of_rows: bool,
+    /// End of the last period that has sums, or of the last row: as long as the run was there at least.
+    pub(super) last_ns: Option<i64>,
 }
 
 /// Reads it.
@@ -46,6 +48,12 @@ pub(super) fn read(trace: &Trace) -> Whole {
 impl Whole {
     fn kind(&mut self, process_id: i64, class: &str) -> &mut Kind {
         self.processes.entry(process_id).or_default().kinds.entry(class.to_owned().into()).or_default()
+    }
+
+    /// There is something that began then and took so long.
+    fn lasted(&mut self, start_ns: &[i64], took_ns: &[i64]) {
+        let ends = start_ns.iter().zip(took_ns).map(|(start_ns, ns)| start_ns.saturating_add((*ns).max(0)));
+        self.last_ns = self.last_ns.max(ends.max());
     }
 
     /// The GPU worked, on a stream of a device.
@@ -90,12 +98,14 @@ impl Whole {
 /// Of the trace's own sums.
 fn of_sums(trace: &Trace) -> Whole {
     let mut whole = Whole::default();
-    let columns = &["class", "process_id", "device", "stream", "events", "errors", "timed", "total_ns", "bytes"];
+    let columns =
+        &["period_ns", "class", "process_id", "device", "stream", "events", "errors", "timed", "total_ns", "bytes"];
     trace.scan(&[Want { table: TableId::Rollups, columns }], &Filter::default(), &mut |rows| {
         let (class, process, device, stream) =
             (rows.texts("class"), rows.i64("process_id"), rows.ints("device"), rows.i64_or("stream", 0));
         let (events, errors, timed) = (rows.i64("events"), rows.i64("errors"), rows.i64("timed"));
         let (total_ns, bytes) = (rows.i64("total_ns"), rows.i64("bytes"));
+        whole.lasted(&rows.i64("start_ns"), &rows.i64("period_ns"));
         for row in 0..rows.len {
             let class = class.get(row);
             let kind = whole.kind(process[row], class);
@@ -165,6 +175,7 @@ fn calls_of(rows: &Rows, whole: &mut Whole) {
         (rows.i64_or("bytes", 0), rows.i64_or("stack_id", NO_STACK), rows.i64_or("name_id", NO_NAME));
     let (result, drawn) = (rows.i32_or("result", 0), rows.i64_or("stack_launches", 0));
     let (action, class) = (rows.texts("action"), rows.texts("class"));
+    whole.lasted(&rows.i64("start_ns"), &length);
     for row in 0..rows.len {
         let ns = length[row].max(0);
         let class = match rows.table {
@@ -191,6 +202,7 @@ fn work_of(rows: &Rows, whole: &mut Whole) {
     let (name, bytes) = (rows.i64_or("name_id", NO_NAME), rows.i64_or("bytes", 0));
     let (device, stream) = (rows.ints("device"), rows.i64_or("stream", 0));
     let kernels = rows.table == TableId::Kernels;
+    whole.lasted(&rows.i64("start_ns"), &length);
     for row in 0..rows.len {
         let ns = length[row].max(0);
         whole.call(process[row], if kernels { KERNEL } else { COPY }, ns, bytes[row], false);

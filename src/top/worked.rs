@@ -18,8 +18,10 @@ use crate::trace::{Filter, Process, Trace};
 const REPORT: &str = "gpu-utilisation";
 
 /// The share of time in which the trace's GPUs worked, as far as it is known.
-pub(super) fn of_all(trace: &Trace, whole: &Whole) -> Option<f64> {
-    reported(trace).unwrap_or_else(|| summed(trace, whole))
+///
+/// `end_ns`: of the trace.
+pub(super) fn of_all(trace: &Trace, whole: &Whole, end_ns: Option<i64>) -> Option<f64> {
+    reported(trace).unwrap_or_else(|| summed(trace, whole, end_ns))
 }
 
 /// As the report has it, which may withhold it. None: some operations of the run are not kept one by one, and the report is about others.
@@ -36,12 +38,12 @@ fn reported(trace: &Trace) -> Option<Option<f64>> {
 }
 
 /// As sums have it: the mean of the devices.
-fn summed(trace: &Trace, whole: &Whole) -> Option<f64> {
+fn summed(trace: &Trace, whole: &Whole, end_ns: Option<i64>) -> Option<f64> {
     /// Time in which it worked, and from when to when it could.
     type Known = (f64, i64, i64);
     let mut devices: BTreeMap<String, Known> = BTreeMap::new();
     for process in trace.processes.iter().filter(|process| process.traced) {
-        let end_ns = process.end_ns.or_else(|| trace.ended_ns());
+        let end_ns = process.end_ns.or(end_ns);
         let (Some(used), Some(end_ns)) = (of_process(process, whole.streams.get(&process.process_id)), end_ns) else {
             continue;
         };

@@ -198,10 +198,12 @@ impl Trace {
         launchers.chain(self.processes.iter().map(|p| p.start_ns)).filter(|t| *t > 0).min().unwrap_or(0)
     }
 
-    /// When the trace ended, ns since the epoch; none where a launcher does not say, because it was killed or still runs.
+    /// When the trace ended, ns since the epoch; none where a launcher does not say, because it was killed or still runs. Of a session that
+    /// goes on and has no collector it is when that was stopped.
     pub(crate) fn ended_ns(&self) -> Option<i64> {
         *self.ended_ns.get_or_init(|| {
-            let ends = self.launchers.iter().map(|launcher| launcher.manifest.as_ref()?.ended_ns);
+            let end = |manifest: &Manifest| manifest.ended_ns.or(manifest.stopped_ns);
+            let ends = self.launchers.iter().map(|launcher| launcher.manifest.as_ref().and_then(end));
             let last = ends.collect::<Option<Vec<i64>>>()?.into_iter().max()?;
             Some(self.processes.iter().filter_map(|process| process.end_ns).fold(last, i64::max))
         })
