@@ -294,6 +294,40 @@ fn a_running_session_is_asked_by_its_folder() {
 }
 
 #[test]
+fn a_session_in_a_folder_of_its_own_is_found_by_its_trace_its_programs_and_its_collector() {
+    let scratch = Scratch::new();
+    let mut session = Session::new(&scratch, &["--detail", "full"]);
+    session.collect();
+    let file = session.file("count");
+    let running = session.start(&file);
+    session.until_made(&file, 200);
+    let trace = session.trace.to_string_lossy().into_owned();
+    let collector = session.collector.as_ref().expect("it runs").id().to_string();
+    for name in [&trace, &running.id().to_string(), &collector] {
+        let text = scratch.gputrace(&["top", name, "--once"]).expect(0).text();
+        assert!(
+            text.contains("1 process") && text.contains("switched") && !text.contains("FINISHED"),
+            "{name}: {text}"
+        );
+        for word in ["stop", "start"] {
+            let told = scratch.gputrace(&[word, name]).expect(0).text();
+            assert_eq!(Path::new(told.trim_end()).canonicalize().ok(), session.trace.canonicalize().ok(), "{name}");
+        }
+    }
+    let report = scratch.gputrace(&["report", &trace, "--only", "syncs"]).expect(0);
+    assert!(report.stderr.contains("is still being written"), "{}", report.stderr);
+    // Nobody is there: the trace is what there is, and who traces the program would be its folder's next collector.
+    session.end(libc::SIGTERM);
+    assert!(scratch.gputrace(&["top", &trace, "--once"]).expect(0).text().contains("FINISHED: the whole run"));
+    one_line(&scratch.gputrace(&["stop", &trace]).expect(2).stderr, &session.root.to_string_lossy());
+    one_line(&scratch.gputrace(&["stop", &running.id().to_string()]).expect(1).stderr, "it is over");
+    session.collect();
+    session.stop(running, &file);
+    session.settle();
+    session.end(libc::SIGTERM);
+}
+
+#[test]
 fn an_image_ends_where_the_exec_of_the_next_one_is() {
     let scratch = Scratch::new();
     let mut session = Session::new(&scratch, &["--detail", "full"]);

@@ -12,7 +12,7 @@ use clap::Args;
 )]
 pub(crate) struct DumpArgs {
     /// The session: the pid of gputrace or of a process that it traces, the folder of its trace, or its own folder. Default: the
-    /// only one of this user
+    /// only one of this user, but for sessions of collect with a folder of their own
     #[arg(value_name = "SESSION|PID|TRACE")]
     pub(crate) session: Option<String>,
 }

@@ -11,7 +11,7 @@ use gputrace_collectors::control_path;
 use super::select::wrong;
 use crate::cli::DumpArgs;
 use crate::launch::session::{self, Found};
-use crate::launch::{processes, standing};
+use crate::launch::{processes, standing, whose};
 
 /// A session answers a dump when a second has passed, and what the GPU did was told; a slow disk may take longer.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -30,12 +30,34 @@ pub(crate) fn run(args: &DumpArgs) -> Result<()> {
 
 /// The session that is named, or the only one of this user.
 pub(super) fn find(session: Option<&str>) -> Result<Found> {
-    let mut all = session::find(&session::bases());
-    all.extend(standing::find(&standing::usual()));
+    let all = in_usual_places();
     match session {
         Some(name) => named(name, all),
-        None => only(live(all)),
+        None => only(live(all, PATIENCE)),
     }
+}
+
+fn in_usual_places() -> Vec<Found> {
+    let mut all = session::find(&session::bases());
+    all.extend(standing::find(&standing::usual()));
+    all
+}
+
+/// The session that writes to a trace.
+pub(super) fn writer(trace: &Path, patience: Duration) -> Option<Found> {
+    writer_of(&trace.canonicalize().ok()?, in_usual_places(), patience)
+}
+
+/// The same of these, and of those that the trace itself names, which are this user's.
+fn writer_of(real: &Path, mut all: Vec<Found>, patience: Duration) -> Option<Found> {
+    let told = whose::of_trace(real).into_iter().filter_map(|(_, found)| found.and_then(|found| allowed(found).ok()));
+    for found in told {
+        if !all.contains(&found) {
+            all.push(found);
+        }
+    }
+    let same = |live: &Live| live.trace.canonicalize().is_ok_and(|trace| trace == real);
+    live(all, patience).into_iter().find(same).map(|live| live.found)
 }
 
 /// Asks the session that is named, or the only one, and prints its answer.
@@ -49,7 +71,9 @@ pub(super) fn request(session: Option<&str>, word: &str) -> Result<()> {
 /// The only session of this user.
 fn only(live: Vec<Live>) -> Result<Found> {
     match live.as_slice() {
-        [] => Err(wrong("no session of this user is running; name one by its pid")),
+        [] => Err(wrong(
+            "no session of this user is running in a usual place; name one by its pid, its folder or its trace",
+        )),
         [one] => Ok(one.found.clone()),
         several => {
             let of = |live: &Live| format!("{} ({})", live.found.pid, live.command);
@@ -76,10 +100,13 @@ fn named(name: &str, all: Vec<Found>) -> Result<Found> {
     if let Some(found) = standing::find(&real) {
         return allowed(found);
     }
-    let same = |live: &Live| live.trace.canonicalize().is_ok_and(|trace| trace == real);
-    let writes = live(all).into_iter().find(same);
-    writes.map(|live| live.found).ok_or_else(|| match real.join("manifest").is_dir() {
-        true => wrong(format!("{name}: no running session of this user and host writes to this trace")),
+    writer_of(&real, all, PATIENCE).ok_or_else(|| match real.join("manifest").is_dir() {
+        true => {
+            let told = whose::of_trace(&real).pop();
+            let was =
+                told.map_or(String::new(), |(root, _)| format!("; that of gputrace collect is {}", root.display()));
+            wrong(format!("{name}: no running session of this user and host writes to this trace{was}"))
+        }
         false => wrong(format!("{name}: no session, no pid and no trace")),
     })
 }
@@ -89,11 +116,12 @@ fn by_pid(pid: u32, all: Vec<Found>) -> Result<Found> {
         return allowed(found.clone());
     }
     let traces = |found: &Found| processes::referring_to(&found.path, 0).contains(&pid);
-    match all.into_iter().find(traces) {
+    match all.into_iter().find(traces).or_else(|| whose::of_process(pid)) {
         Some(found) => allowed(found),
-        None if processes::stat(pid).is_some() => {
-            Err(wrong(format!("process {pid} is no gputrace, and no running session of this user traces it")))
-        }
+        None if processes::stat(pid).is_some() => Err(wrong(format!(
+            "process {pid} is no gputrace, and no running session of this user traces it, as far as can be seen from here; name the \
+             session by its folder, where it has one of its own"
+        ))),
         None => Err(wrong(format!("there is no process {pid}"))),
     }
 }
@@ -110,9 +138,9 @@ fn allowed(found: Found) -> Result<Found> {
 }
 
 /// The sessions that answer; others are over, or another user's.
-fn live(all: Vec<Found>) -> Vec<Live> {
+fn live(all: Vec<Found>, patience: Duration) -> Vec<Live> {
     let answers = |found: Found| {
-        let answer = ask(&found, "ping", PATIENCE).ok()?;
+        let answer = ask(&found, "ping", patience).ok()?;
         let mut parts = answer.splitn(3, '\t').skip(1);
         let (trace, command) = (PathBuf::from(parts.next()?), parts.next()?.to_owned());
         Some(Live { found, trace, command })

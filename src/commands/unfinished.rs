@@ -1,12 +1,9 @@
 //! What is said of a trace that is not whole: that it is still being written, where a session of this user and host answers that it does.
 
-use std::path::Path;
 use std::time::Duration;
 
 use super::dump;
 use crate::analysis::loss;
-use crate::launch::session::{self, Found};
-use crate::launch::standing;
 use crate::trace::Trace;
 
 /// A session answers between two passes; of one that is stopped nobody waits for word.
@@ -23,7 +20,7 @@ pub(super) struct Unfinished {
 /// None: the trace is whole.
 pub(super) fn of(trace: &Trace) -> Option<Unfinished> {
     let killed = loss::incomplete(trace)?;
-    let writer = trace.folders.iter().find_map(|folder| Some((folder, writer(folder)?)));
+    let writer = trace.folders.iter().find_map(|folder| Some((folder, dump::writer(folder, PATIENCE)?)));
     Some(match writer {
         Some((folder, session)) => Unfinished {
             text: format!(
@@ -34,16 +31,5 @@ pub(super) fn of(trace: &Trace) -> Option<Unfinished> {
             is_live: true,
         },
         None => Unfinished { text: killed, is_live: false },
-    })
-}
-
-/// The session that writes to a folder.
-fn writer(folder: &Path) -> Option<Found> {
-    let real = folder.canonicalize().ok()?;
-    let mut all = session::find(&session::bases());
-    all.extend(standing::find(&standing::usual()));
-    all.into_iter().find(|found| {
-        let answer = dump::ask(found, "ping", PATIENCE).unwrap_or_default();
-        answer.split('\t').nth(1).is_some_and(|trace| Path::new(trace).canonicalize().is_ok_and(|trace| trace == real))
     })
 }

@@ -30,3 +30,4 @@ pub(crate) mod supervise;
 pub(crate) mod testing;
 pub(crate) mod trace_folder;
 pub(crate) mod watch;
+pub(crate) mod whose;
