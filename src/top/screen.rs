@@ -9,8 +9,10 @@ use super::table;
 use super::view::{PANES, View};
 use crate::trace::{columns_of, front};
 
-/// From so many lines on all three panes are shown; on fewer the one that has the keys.
+/// From so many lines on all three panes share the room; on fewer the others have what the one with the keys leaves.
 const ALL_PANES: usize = 16;
+/// The head of a pane and one row.
+const LEAST_OF_PANE: usize = 2;
 /// From so many on there are the verdict and the foot.
 const WITH_FOOT: usize = 6;
 
@@ -59,12 +61,12 @@ pub(crate) fn lines(app: &mut App, view: &View, width: usize, height: usize) -> 
     let room = height.saturating_sub(lines.len() + foot);
     if app.help {
         lines.extend(help_lines(app, room));
-    } else if height >= ALL_PANES {
-        for (pane, room) in shared_out(app, view, room).into_iter().enumerate() {
+    } else {
+        let given = if height >= ALL_PANES { shared_out(app, view, room) } else { left_over(app, view, room) };
+        let focus = app.focus;
+        for (pane, room) in given.into_iter().enumerate().filter(|(pane, room)| *room > 0 || *pane == focus) {
             lines.extend(pane_lines(app, view, pane, width, room));
         }
-    } else {
-        lines.extend(pane_lines(app, view, app.focus, width, room));
     }
     lines.truncate(height - foot.min(height));
     if foot == 1 {
@@ -87,19 +89,37 @@ fn help_lines(app: &mut App, room: usize) -> Vec<Drawn> {
     lines.map(|line| (line, Look::Plain)).chain(more.map(|more| (more, Look::Focused))).collect()
 }
 
-/// How many lines each pane gets, its head among them: what one does not need the others have.
-fn shared_out(app: &mut App, view: &View, room: usize) -> [usize; 3] {
-    let wants: Vec<usize> = (0..3).map(|pane| app.rows(view, pane).len().max(1) + 1).collect();
-    let mut given = [0; 3];
-    let mut left = room;
-    while left > 0 && (0..3).any(|pane| given[pane] < wants[pane]) {
-        for pane in 0..3 {
-            if left > 0 && given[pane] < wants[pane] {
-                given[pane] += 1;
+/// Lines that each pane has use for, its head among them.
+fn wanted(app: &mut App, view: &View) -> [usize; 3] {
+    [0, 1, 2].map(|pane| app.rows(view, pane).len().max(1) + 1)
+}
+
+/// Gives these panes a line each in turn, until they have what they want; returns how many are left.
+fn deal(panes: &[usize], wants: [usize; 3], given: &mut [usize; 3], mut left: usize) -> usize {
+    while left > 0 && panes.iter().any(|pane| given[*pane] < wants[*pane]) {
+        for pane in panes {
+            if left > 0 && given[*pane] < wants[*pane] {
+                given[*pane] += 1;
                 left -= 1;
             }
         }
     }
+    left
+}
+
+/// How many lines each pane gets on a small screen: the one that has the keys comes first.
+fn left_over(app: &mut App, view: &View, room: usize) -> [usize; 3] {
+    let (wants, mut given) = (wanted(app, view), [0; 3]);
+    let left = deal(&[app.focus], wants, &mut given, room);
+    let others: Vec<usize> = (0..3).filter(|pane| *pane != app.focus).take(left / LEAST_OF_PANE).collect();
+    deal(&others, wants, &mut given, left);
+    given
+}
+
+/// How many lines each pane gets, its head among them: what one does not need the others have.
+fn shared_out(app: &mut App, view: &View, room: usize) -> [usize; 3] {
+    let mut given = [0; 3];
+    let mut left = deal(&[0, 1, 2], wanted(app, view), &mut given, room);
     // An empty line between two panes looks better, where there is room for both.
     for given in given.iter_mut().take(2) {
         let blank = 1.min(left);

@@ -207,6 +207,24 @@ fn a_small_screen_keeps_the_pane_with_the_keys_and_the_most_important_columns() 
 }
 
 #[test]
+fn a_small_screen_has_of_the_other_panes_what_the_one_with_the_keys_leaves() {
+    let mut app = app();
+    let heads = |app: &mut App, processes: i64, height: u16| {
+        let text = drawn(app, &view(processes), (80, height)).join("\n");
+        ["COMMAND", "KERNEL", "CALL SITE"].map(|head| text.contains(head))
+    };
+    // Seven lines below the two at the top: one process takes two of them.
+    let text = drawn(&mut app, &view(1), (80, 10));
+    assert!(text[2].starts_with(">") && text[4].contains("KERNEL") && text[5].contains("gemma"), "{text:?}");
+    assert!(text[7].contains("CALL SITE") && !text[8].is_empty(), "{text:?}");
+    assert_eq!(heads(&mut app, 4, 10), [true, true, false], "a head and a row are the least");
+    assert_eq!(heads(&mut app, 5, 10), [true, false, false]);
+    assert_eq!(heads(&mut app, 1, 6), [true, false, false]);
+    press(&mut app, KeyCode::Tab);
+    assert_eq!(heads(&mut app, 400, 10), [true, true, true]);
+}
+
+#[test]
 fn eighty_columns_have_room_for_all_that_is_asked_of_a_process() {
     let text = drawn(&mut app(), &view(3), (80, 24)).join("\n");
     let heads = ["PID", "LAUNCH/S", "GPU", "SYNC", "CP GB/S", "DEV MEM", "ALLOC/S", "DROPPED", "COST", "COMMAND"];
