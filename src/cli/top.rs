@@ -17,7 +17,8 @@ use crate::top::PROCESSES;
 )]
 pub(crate) struct TopArgs {
     /// The session: the pid of gputrace or of a process that it traces, the folder of its trace, or its own folder. Default: the
-    /// only one of this user, but for sessions of collect with a folder of their own. Of a trace that is finished the whole run is shown
+    /// only one of this user, but for sessions of collect with a folder of their own. Of a trace that is finished the whole run is
+    /// shown, with means of its time, and of device memory the most that each process had at once
     #[arg(value_name = "SESSION|PID|TRACE")]
     pub(crate) session: Option<String>,
 

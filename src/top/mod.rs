@@ -7,6 +7,7 @@ mod app;
 mod devices;
 mod feed;
 mod rates;
+mod reported;
 mod screen;
 mod still;
 mod table;
@@ -15,7 +16,6 @@ mod terminal;
 mod tests;
 mod view;
 mod whole;
-mod worked;
 
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;

@@ -30,7 +30,7 @@ const HELP: &[&str] = &[
     "",
     "GPU   time in which the GPU worked, of the time that is known (--gpu-time)",
     "SYNC  time in waits, those inside copies and frees too, of one thread's: 2 threads make 200 %",
-    "CP    copies, GB in a second; DEV MEM what it has from the driver",
+    "CP    copies, GB in a second; DEV MEM what it has from the driver (finished: the most it had)",
     "COST  time that tracing takes from the process, the same",
     "DROPPED  events that found no room so far; a kernel's time is estimated where only some runs are timed",
     "os_wait  below other lines: threads that have nothing to do wait as well",

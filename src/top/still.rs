@@ -1,25 +1,25 @@
 //! A finished trace as one picture: the whole run, from the sums of its events (`whole`).
 //!
-//! Rates are means over each process's time. Sums do not tell how much memory was live, nor for how long a GPU worked for a process whose
-//! streams worked at once: that is shown as not known. How busy all GPUs were is said as the report says it (`worked`).
+//! Rates are means over each process's time. Sums do not tell for how long a GPU worked for a process whose streams worked at once:
+//! that is shown as not known. How busy all GPUs were is said as the report says it, and so is the most memory that was live (`reported`).
 
 use std::cmp::Reverse;
 
 use gputrace_collectors::live::{HotKernel, Process, Sums};
 
 use super::rates::{Rates, rates};
+use super::reported;
 use super::table::{Cell, Row};
 use super::view::{self, Made, PROCESSES, View};
 use super::whole::{Whole, read};
-use super::worked;
-use crate::render::duration;
+use crate::render::{bytes, duration};
 use crate::trace::{self, NO_NAME, Trace};
 
 /// Kernels, and lines, that are shown.
 const MOST_SHOWN: usize = 50;
 /// The picture of a trace.
 pub(crate) fn of_trace(trace: &Trace, name: &str) -> View {
-    let whole = read(trace);
+    let (whole, reported) = (read(trace), reported::read(trace));
     // Who was killed did not say when it ended, and of who runs there is what was written so far.
     let end_ns = trace.ended_ns().or(whole.last_ns);
     let wall_ns = end_ns.map_or(0, |end| end - trace.began_ns()).max(0);
@@ -27,12 +27,17 @@ pub(crate) fn of_trace(trace: &Trace, name: &str) -> View {
     let none = Sums::default();
     let rows = trace.processes.iter().filter(|process| process.traced).map(|process| {
         let sums = whole.processes.get(&process.process_id).unwrap_or(&none);
-        let used = worked::of_process(process, whole.streams.get(&process.process_id));
+        let used = reported::busy_of(process, whole.streams.get(&process.process_id));
         let mean = used.map(|used| used.iter().map(|(_, share)| share).sum::<f64>() / used.len().max(1) as f64);
-        process_row(process, process.end_ns.or(end_ns), sums, mean)
+        let mut row = process_row(process, process.end_ns.or(end_ns), sums, mean);
+        if let Some(cell) = PROCESSES.iter().position(|column| column.name == "memory").and_then(|at| row.get_mut(at)) {
+            let peak = reported.peaks.get(&process.process_id).map(|peak| *peak as f64);
+            *cell = Cell::number(peak, bytes);
+        }
+        row
     });
     let rows: Vec<Row> = rows.collect();
-    let verdict = match worked::of_all(trace, &whole, end_ns) {
+    let verdict = match reported.busy(trace, &whole, end_ns) {
         Some(share) => format!("GPU busy {} of the time that is known; gputrace report says why", view::share(share)),
         None => "GPU busy time is not in the sums; gputrace report says what limited it".to_owned(),
     };
@@ -69,11 +74,7 @@ fn process_row(process: &trace::Process, end_ns: Option<i64>, sums: &Sums, busy:
         sums,
         ..Process::default()
     };
-    let mut row = view::process_row(&shown, means.as_ref(), busy);
-    if let Some(memory) = PROCESSES.iter().position(|column| column.name == "memory") {
-        row[memory] = Cell::number(None, |_| String::new());
-    }
-    row
+    view::process_row(&shown, means.as_ref(), busy)
 }
 
 fn kernel_rows(trace: &Trace, whole: &Whole, seconds: f64) -> Vec<Row> {
@@ -138,5 +139,24 @@ mod tests {
             let place = PROCESSES.iter().position(|column| column.name == "launches").expect("a column");
             assert_eq!(view.rows[0][0][place].text, launches);
         }
+    }
+
+    #[test]
+    fn of_device_memory_the_most_at_once_is_shown_and_of_a_trace_without_its_rows_nothing() {
+        let memory = |made: &TestTrace| {
+            let place = PROCESSES.iter().position(|column| column.name == "memory").expect("a column");
+            of_trace(&made.open(), "t").rows[0][0][place].text.clone()
+        };
+        let mut made = TestTrace::new();
+        made.process(1, 100, None, START + 1_000_000_000);
+        let mut thread = made.thread(1, 11);
+        for (address, bytes) in [(0x1000, 1 << 30), (0x2000, 2 << 30)] {
+            thread.alloc("cuMemAlloc_v2", "device", address, bytes, 10_000);
+        }
+        thread.free("cuMemFree_v2", "device", 0x2000, 10_000);
+        thread.alloc("cuMemAlloc_v2", "device", 0x3000, 1 << 29, 10_000);
+        assert_eq!(memory(&made), "3.00 GiB");
+        made.remove_before(gputrace_collectors::schema::TableId::DeviceMemory, START + 15_000);
+        assert_eq!(memory(&made), "-");
     }
 }

@@ -1,5 +1,5 @@
-//! How busy the GPUs of a finished trace were: what the report says, where single operations are there for it, and else what follows from
-//! sums.
+//! What the report knows of a finished trace and sums do not: how busy the GPUs were, and the most memory that a process had of them. It
+//! is taken from single rows, where all of these are there.
 //!
 //! A device that processes share is one. The report knows when it worked for any of them. Sums tell only how long it worked for each;
 //! as it works for one of them at a time, as a rule, these times add up, and what they are of is the time from the first of the processes
@@ -11,30 +11,50 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::whole::Whole;
-use crate::analysis::{ALL, Facts, Value, answer, loss};
+use crate::analysis::{ALL, Facts, Need, Value, answer, loss};
 use crate::trace::{Filter, Process, Trace};
 
-/// Whose numbers are taken.
-const REPORT: &str = "gpu-utilisation";
+/// Whose number is taken for how busy GPUs were.
+const UTILISATION: &str = "gpu-utilisation";
 
-/// The share of time in which the trace's GPUs worked, as far as it is known.
-///
-/// `end_ns`: of the trace.
-pub(super) fn of_all(trace: &Trace, whole: &Whole, end_ns: Option<i64>) -> Option<f64> {
-    reported(trace).unwrap_or_else(|| summed(trace, whole, end_ns))
+/// What is known of rows.
+#[derive(Default)]
+pub(super) struct Reported {
+    /// The share of time in which GPUs worked, which the report may withhold; none where it is not about the whole run.
+    busy: Option<Option<f64>>,
+    /// Most bytes of devices that each process had at once.
+    pub(super) peaks: FxHashMap<i64, i64>,
 }
 
-/// As the report has it, which may withhold it. None: some operations of the run are not kept one by one, and the report is about others.
-fn reported(trace: &Trace) -> Option<Option<f64>> {
-    let tables = [TableId::Kernels, TableId::DeviceCopies];
-    if trace.intervals().is_some() || loss::is_removed(trace, &tables) {
-        return None;
+/// Reads it. Where some rows are not kept one by one, the report is about the others, and no whole run.
+pub(super) fn read(trace: &Trace) -> Reported {
+    let mut reported = Reported::default();
+    let Some(analysis) = ALL.iter().find(|analysis| analysis.name() == UTILISATION) else { return reported };
+    if trace.intervals().is_some() {
+        return reported;
     }
-    let analysis = *ALL.iter().find(|analysis| analysis.name() == REPORT)?;
     let filter = Filter::of(trace);
-    let section = answer(analysis, &Facts::gather(trace, &filter, analysis.needs()));
-    let busy = section.facts.iter().find(|fact| fact.key == "busy_percent")?;
-    Some(if let Value::Num(percent) = busy.value { Some(percent / 100.0) } else { None })
+    let facts = Facts::gather(trace, &filter, &[analysis.needs(), &[Need::DeviceMemory]].concat());
+    if !loss::is_removed(trace, &[TableId::Kernels, TableId::DeviceCopies]) {
+        let section = answer(*analysis, &facts);
+        let busy = section.facts.iter().find(|fact| fact.key == "busy_percent");
+        let share = |value: &Value| if let Value::Num(percent) = value { Some(percent / 100.0) } else { None };
+        reported.busy = busy.map(|fact| share(&fact.value));
+    }
+    // Profiles of others have the calls, and no sizes.
+    let memory = &facts.device_memory;
+    let sized = memory.calls.iter().any(|(_, calls)| calls.bytes > 0);
+    if sized && !loss::is_removed(trace, &[TableId::DeviceMemory]) {
+        reported.peaks = memory.processes.iter().map(|(process_id, own)| (*process_id, own.peak_bytes)).collect();
+    }
+    reported
+}
+
+impl Reported {
+    /// The share of time in which the trace's GPUs worked, as far as it is known. `end_ns`: of the trace.
+    pub(super) fn busy(&self, trace: &Trace, whole: &Whole, end_ns: Option<i64>) -> Option<f64> {
+        self.busy.unwrap_or_else(|| summed(trace, whole, end_ns))
+    }
 }
 
 /// As sums have it: the mean of the devices.
@@ -44,7 +64,7 @@ fn summed(trace: &Trace, whole: &Whole, end_ns: Option<i64>) -> Option<f64> {
     let mut devices: BTreeMap<String, Known> = BTreeMap::new();
     for process in trace.processes.iter().filter(|process| process.traced) {
         let end_ns = process.end_ns.or(end_ns);
-        let (Some(used), Some(end_ns)) = (of_process(process, whole.streams.get(&process.process_id)), end_ns) else {
+        let (Some(used), Some(end_ns)) = (busy_of(process, whole.streams.get(&process.process_id)), end_ns) else {
             continue;
         };
         for (device, share) in used {
@@ -59,10 +79,7 @@ fn summed(trace: &Trace, whole: &Whole, end_ns: Option<i64>) -> Option<f64> {
 }
 
 /// The share of the known time in which each of a process's GPUs worked: known where each of them had one stream.
-pub(super) fn of_process(
-    process: &Process,
-    streams: Option<&FxHashMap<(i64, i64), i64>>,
-) -> Option<Vec<(String, f64)>> {
+pub(super) fn busy_of(process: &Process, streams: Option<&FxHashMap<(i64, i64), i64>>) -> Option<Vec<(String, f64)>> {
     let streams = streams?;
     let devices: FxHashSet<i64> = streams.keys().map(|(device, _)| *device).collect();
     if devices.len() != streams.len() {
