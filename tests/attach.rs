@@ -181,6 +181,12 @@ fn calls_between_attach_and_detach_are_counted_and_the_driver_is_as_it_was() {
     // Once more: the shim is there, and the account begins anew.
     let attached = Attached::to(&scratch, &running.pid(), "second");
     running.launch(60, 11);
+    // Whatever is known of it finds its session.
+    for name in [running.pid(), attached.child.id().to_string(), attached.trace.to_string_lossy().into_owned()] {
+        let shown = || scratch.gputrace(&["top", &name, "--once"]).expect(0).text();
+        let live = poll(PATIENCE, || Some(shown()).filter(|text| text.contains("1 process") && text.contains("up ")));
+        assert!(live.is_some(), "{name}: {}", shown());
+    }
     let second = attached.detach();
     running.assert_driver_is_as_it_was();
     running.launch(10, 13);

@@ -50,7 +50,7 @@ pub(super) fn writer(trace: &Path, patience: Duration) -> Option<Found> {
 
 /// The same of these, and of those that the trace itself names, which are this user's.
 fn writer_of(real: &Path, mut all: Vec<Found>, patience: Duration) -> Option<Found> {
-    let told = whose::of_trace(real).into_iter().filter_map(|(_, found)| found.and_then(|found| allowed(found).ok()));
+    let told = whose::of_trace(real).found.into_iter().filter_map(|found| allowed(found).ok());
     for found in told {
         if !all.contains(&found) {
             all.push(found);
@@ -102,9 +102,8 @@ fn named(name: &str, all: Vec<Found>) -> Result<Found> {
     }
     writer_of(&real, all, PATIENCE).ok_or_else(|| match real.join("manifest").is_dir() {
         true => {
-            let told = whose::of_trace(&real).pop();
-            let was =
-                told.map_or(String::new(), |(root, _)| format!("; that of gputrace collect is {}", root.display()));
+            let told = whose::of_trace(&real).roots.pop();
+            let was = told.map_or(String::new(), |root| format!("; that of gputrace collect is {}", root.display()));
             wrong(format!("{name}: no running session of this user and host writes to this trace{was}"))
         }
         false => wrong(format!("{name}: no session, no pid and no trace")),

@@ -1,7 +1,7 @@
 //! Sessions in folders of their own (`gputrace collect FOLDER`): nobody knows where these are, but what has to do with them says it.
 //!
 //! A traced process has the folder in its environment, or its segment in there mapped; the collector holds the folder open, for its lock;
-//! and the manifest of the trace names it. What is found so is to be asked before it is believed.
+//! and the manifest of the trace names it, or processes that run. What is found so is to be asked before it is believed.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,6 +14,8 @@ use super::session::Found;
 use super::{processes, standing};
 
 const SESSION: &[u8] = b"GPUTRACE_SESSION=";
+/// Processes of a manifest that are looked at.
+const MOST_ASKED: usize = 16;
 /// What stands behind the folder of a session in the path of a segment.
 const SEGMENT: &[u8] = b"/s/seg-";
 
@@ -23,16 +25,34 @@ pub(crate) fn of_process(pid: u32) -> Option<Found> {
     traced.or_else(|| held(pid).iter().filter_map(|root| standing::find(root)).find(|found| found.pid == pid))
 }
 
-/// The sessions that a trace's manifests name, in their order: the folder, and what is there.
-pub(crate) fn of_trace(trace: &Path) -> Vec<(PathBuf, Option<Found>)> {
+/// What a trace's manifests say of where its session is.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// Folders that they name.
+    pub(crate) roots: Vec<PathBuf>,
+    /// The sessions there, and those of processes that run.
+    pub(crate) found: Vec<Found>,
+}
+
+/// Reads them. Pids of another host are those of anybody here.
+pub(crate) fn of_trace(trace: &Path) -> Told {
     let entries = fs::read_dir(trace.join("manifest")).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     files.retain(|file| file.extension() == Some(OsStr::new("json")));
     files.sort();
-    let mut roots: Vec<PathBuf> =
-        files.iter().filter_map(|file| Manifest::read(file).ok()?.standing.map(PathBuf::from)).collect();
-    roots.dedup();
-    roots.into_iter().map(|root| (root.clone(), standing::find(&root))).collect()
+    let mut told = Told::default();
+    for manifest in files.iter().filter_map(|file| Manifest::read(file).ok()) {
+        if manifest.complete {
+            continue;
+        }
+        let running = manifest.processes.iter().filter(|process| process.running).take(MOST_ASKED);
+        told.found.extend(running.filter_map(|process| of_process(u32::try_from(process.pid).ok()?)));
+        if let Some(root) = manifest.standing.map(PathBuf::from) {
+            told.found.extend(standing::find(&root));
+            told.roots.push(root);
+        }
+    }
+    told
 }
 
 /// The folder in a process's environment.
