@@ -99,6 +99,12 @@ pub(crate) fn find(root: &Path) -> Option<Found> {
     Some(Found { pid: about.pid, path: root.to_owned(), owner: fs::metadata(root).ok()?.uid() })
 }
 
+/// Whether a collector is at work there, which may yet have to read what is in it.
+#[cfg_attr(target_os = "macos", expect(dead_code, reason = "attach is for Linux"))]
+pub(crate) fn is_at_work(root: &Path) -> bool {
+    File::open(root).is_ok_and(|folder| !try_lock(&folder))
+}
+
 /// GPUTRACE_SESSION.
 pub(crate) fn session(root: &Path) -> PathBuf {
     root.join("s")

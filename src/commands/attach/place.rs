@@ -11,6 +11,7 @@ use anyhow::Result;
 
 use super::failed;
 use crate::attach::check::{self, Target};
+use crate::launch::standing;
 
 const PREFIX: &str = "gputrace-attach-";
 
@@ -63,7 +64,7 @@ fn is_writable(folder: &Path) -> bool {
     unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
-/// Removes the folders of processes that are no more.
+/// Removes the folders of processes that are no more, but for those whose gputrace has yet to read their last events.
 fn sweep(bases: &[PathBuf]) {
     // SAFETY: the call only reads this process's credentials.
     let own = unsafe { libc::geteuid() };
@@ -71,7 +72,7 @@ fn sweep(bases: &[PathBuf]) {
         let name = entry.file_name();
         let Some((pid, started)) = name.to_str().and_then(parse) else { continue };
         let ours = fs::symlink_metadata(entry.path()).is_ok_and(|about| about.is_dir() && about.uid() == own);
-        if ours && check::started(pid) != started {
+        if ours && check::started(pid) != started && !standing::is_at_work(&entry.path()) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -92,13 +93,22 @@ mod tests {
         let folder = Folder::new("attach-place");
         let pid = std::process::id() as i32;
         let alive = folder.path().join(format!("{PREFIX}{pid}-{}", check::started(pid)));
-        let (dead, other) =
-            (folder.path().join(format!("{PREFIX}{pid}-1")), folder.path().join(format!("{PREFIX}notes")));
+        let [dead, read, other] = [format!("{pid}-1"), format!("{pid}-2"), "notes".to_owned()]
+            .map(|name| folder.path().join(format!("{PREFIX}{name}")));
         for path in [&alive, &dead, &other] {
             fs::create_dir(path).unwrap();
         }
+        let at_work = standing::Standing::open(&read, Path::new("/bin/true")).unwrap();
         sweep(&[folder.path().to_owned()]);
-        assert!(alive.exists() && !dead.exists() && other.exists());
+        assert!(alive.exists() && !dead.exists() && read.exists() && other.exists());
+        drop(at_work);
+        // What another test starts has the lock as well, until its exec.
+        let swept = (0..1000).any(|_| {
+            sweep(&[folder.path().to_owned()]);
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            !read.exists()
+        });
+        assert!(swept);
         assert!(!holds_segment(&alive));
         fs::write(alive.join("seg-1-2"), b"").unwrap();
         assert!(holds_segment(&alive));
