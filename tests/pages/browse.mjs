@@ -299,6 +299,7 @@ async function uses({ page }) {
   seen.chart = await chart.getAttribute("aria-label");
   await page.evaluate(() => scrollTo(0, 0));
   await shot("top");
+  seen.streams = await page.evaluate(() => ["7", "2199023255568"].map((stream) => argText("stream", stream)));
   await page.setViewportSize({ width: 320, height: 700 });
   seen.narrow = await page.evaluate(() => {
     for (const part of document.querySelectorAll("details")) part.open = true;
