@@ -3,9 +3,9 @@
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use gputrace_collectors::control_path;
 
 use super::select::wrong;
@@ -152,12 +152,25 @@ fn live(all: Vec<Found>, patience: Duration) -> Vec<Live> {
 #[error("it is over")]
 pub(super) struct Over;
 
+/// Connects to a session. One that has just been made may not listen yet.
+fn connect(session: &Found, patience: Duration) -> Result<UnixStream> {
+    const AGAIN: Duration = Duration::from_millis(10);
+    let (path, began) = (control_path(&session.session()), Instant::now());
+    loop {
+        match UnixStream::connect(&path).map_err(|error| (error.kind(), error)) {
+            Ok(stream) => return Ok(stream),
+            Err((ErrorKind::NotFound, _)) if session.is_alive() && began.elapsed() < patience => {
+                std::thread::sleep(AGAIN);
+            }
+            Err((ErrorKind::NotFound | ErrorKind::ConnectionRefused, _)) => return Err(Over.into()),
+            Err((_, error)) => bail!("it cannot be asked: {error}"),
+        }
+    }
+}
+
 /// Asks a session, waits so long, and returns what it says.
 pub(super) fn ask(session: &Found, request: &str, patience: Duration) -> Result<String> {
-    let mut stream = UnixStream::connect(control_path(&session.session())).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => Over.into(),
-        _ => anyhow!("it cannot be asked: {error}"),
-    })?;
+    let mut stream = connect(session, patience)?;
     stream.set_read_timeout(Some(patience))?;
     stream.write_all(format!("{request}\n").as_bytes()).context("it does not listen")?;
     let mut answer = String::new();

@@ -185,6 +185,11 @@ impl Found {
     pub(crate) fn session(&self) -> PathBuf {
         self.path.join("s")
     }
+
+    /// Whether somebody is at work in it, as far as its lock says.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.path.is_dir() && !is_dead(&self.path)
+    }
 }
 
 /// Removes what dead launchers of this user left in `bases`, unless a process still refers to it.
