@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::faults::child_of;
 use crate::recovering::{all_with, heirs, holds, is_complete, kill, words};
-use crate::util::{Scratch, Started, Target, Trace, count, poll, program};
+use crate::util::{Driver, Scratch, Started, Target, Trace, count, poll, program};
 
 /// How long anything here may take at most.
 const LONG: Duration = Duration::from_secs(60);
@@ -213,4 +213,26 @@ fn a_trace_that_is_removed_while_it_is_written_goes_on_in_a_new_folder_and_says_
     assert_eq!(text.lines().filter(|line| *line == format!("gputrace: {said}")).count(), 1, "{text}");
     let trace = Trace::open(&trace);
     assert!(trace.manifest().complete && trace.manifest().notes.iter().any(|note| note == said));
+}
+
+#[test]
+fn who_goes_on_has_one_row_of_each_window_of_gpu_times() {
+    let scratch = Scratch::new();
+    let target = scratch.target(program("incident")).args(["120000", "nothing"]).with_driver(Driver::Plain);
+    let mut started = target.options(["--gpu-time", "full"]).start_to_be_killed();
+    let trace = started.trace.to_string_lossy().into_owned();
+    let known = || {
+        let found = scratch.gputrace(&["report", &trace, "--only", "gpu-utilisation"]);
+        found.text().contains("GPU times are known in 1 window").then_some(())
+    };
+    poll(LONG, known).expect("the window that is open is told of");
+    let (pid, words) = (child_of(started.pid()), words(started.pid()));
+    started.kill();
+    std::thread::sleep(Duration::from_secs(2));
+    kill(pid);
+    poll(LONG, || is_complete(&started.trace).then_some(())).expect("somebody seals the trace");
+    poll(LONG, || all_with(&words).is_empty().then_some(())).expect("nobody is left");
+    let windows = Trace::open(&started.trace).table("gpu_windows");
+    let found: Vec<_> = windows.rows().map(|row| (row.int("start_ns"), row.int("window_ns"))).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
 }

@@ -51,6 +51,11 @@ pub(super) fn read(trace: &Trace) -> Reported {
 }
 
 impl Reported {
+    /// How busy GPUs were is not known from rows.
+    pub(super) fn is_of_sums(&self) -> bool {
+        self.busy.is_none()
+    }
+
     /// The share of time in which the trace's GPUs worked, as far as it is known. `end_ns`: of the trace.
     pub(super) fn busy(&self, trace: &Trace, whole: &Whole, end_ns: Option<i64>) -> Option<f64> {
         self.busy.unwrap_or_else(|| summed(trace, whole, end_ns))

@@ -17,6 +17,17 @@ use crate::trace::{self, NO_NAME, Trace};
 
 /// Kernels, and lines, that are shown.
 const MOST_SHOWN: usize = 50;
+
+/// Whether processes that used GPUs ran at the same time.
+fn overlap(trace: &Trace, whole: &Whole, end_ns: Option<i64>) -> bool {
+    let used =
+        |process: &&trace::Process| whole.streams.get(&process.process_id).is_some_and(|streams| !streams.is_empty());
+    let end = |process: &trace::Process| process.end_ns.or(end_ns).unwrap_or(i64::MAX);
+    let mut spans: Vec<_> = trace.processes.iter().filter(used).map(|of| (of.start_ns, end(of))).collect();
+    spans.sort_unstable();
+    spans.windows(2).any(|pair| pair[1].0 < pair[0].1)
+}
+
 /// The picture of a trace.
 pub(crate) fn of_trace(trace: &Trace, name: &str) -> View {
     let (whole, reported) = (read(trace), reported::read(trace));
@@ -38,7 +49,11 @@ pub(crate) fn of_trace(trace: &Trace, name: &str) -> View {
     });
     let rows: Vec<Row> = rows.collect();
     let verdict = match reported.busy(trace, &whole, end_ns) {
-        Some(share) => format!("GPU busy {} of the time that is known; gputrace report says why", view::share(share)),
+        Some(share) => {
+            // Sums of processes that used a GPU at the same time count what they did together for each.
+            let most = if reported.is_of_sums() && overlap(trace, &whole, end_ns) { "at most " } else { "" };
+            format!("GPU busy {most}{} of the time that is known; gputrace report says why", view::share(share))
+        }
         None => "GPU busy time is not in the sums; gputrace report says what limited it".to_owned(),
     };
     // Who was killed left no last word; of a launcher on another host nobody here knows whether it still writes.

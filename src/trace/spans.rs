@@ -1,5 +1,7 @@
 //! Spans of time of processes and threads: what lies inside chosen steps or ranges.
 
+use std::collections::BTreeSet;
+
 use rustc_hash::FxHashMap;
 
 /// Spans that do not overlap, in order, by process and thread.
@@ -148,10 +150,10 @@ impl Spans {
         self.processes.contains_key(&process_id)
     }
 
-    /// Number and time of those of all processes.
+    /// Number and time of those of all processes; one that several have counts once, as those do that share a GPU.
     pub(crate) fn sums(&self) -> (usize, i64) {
-        let all = self.processes.values().flatten().filter(|(from, to)| from < to);
-        all.fold((0, 0), |(count, ns), (from, to)| (count + 1, ns + to - from))
+        let all: BTreeSet<_> = self.processes.values().flatten().filter(|(from, to)| from < to).collect();
+        all.into_iter().fold((0, 0), |(count, ns), (from, to)| (count + 1, ns + to - from))
     }
 
     /// Whether a span holds all of a time.

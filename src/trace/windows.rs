@@ -3,7 +3,7 @@
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{DeviceNames, Filter, Identity, Spans, Trace, Want, sharing};
+use super::{DeviceNames, Filter, Identity, Process, Spans, Trace, Want, sharing};
 
 /// A window of a process.
 #[derive(Debug)]
@@ -139,6 +139,18 @@ impl Trace {
                 windows.0.entry(process[row]).or_default().push(window);
             }
         });
+        // Of a process that has just begun, in a trace that is still written, no window is told of yet: nothing is known of it.
+        let begins = |process: &&Process| {
+            let of = process.manifest.as_ref().filter(|of| of.running);
+            of.is_some_and(|of| of.gpu_time.as_ref().is_none_or(|of| of.refused.is_none() && of.given_up.is_none()))
+        };
+        if !windows.0.is_empty() {
+            for process in self.processes.iter().filter(begins) {
+                if windows.0.entry(process.process_id).or_default().is_empty() {
+                    partial.insert(process.process_id);
+                }
+            }
+        }
         let whole = windows.0.keys().copied().filter(|process| !partial.contains(process)).collect();
         windows.0.retain(|process, _| partial.contains(process));
         for of in windows.0.values_mut() {

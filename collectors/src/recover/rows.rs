@@ -152,7 +152,7 @@ fn rows_of(image: &Bytes) -> io::Result<Vec<RecordBatch>> {
 /// Rows about processes, without those about some: sums are kept, for nobody adds them up again.
 fn without(batch: &RecordBatch, table: TableId, taken: &BTreeSet<i64>) -> io::Result<RecordBatch> {
     let ids = batch.column_by_name("process_id").and_then(|column| column.as_primitive_opt::<Int64Type>());
-    let Some(ids) = ids.filter(|_| matches!(table, TableId::Processes | TableId::Threads)) else {
+    let Some(ids) = ids.filter(|_| matches!(table, TableId::Processes | TableId::Threads | TableId::GpuWindows)) else {
         return Ok(batch.clone());
     };
     let kept: BooleanArray = (0..ids.len()).map(|row| Some(!taken.contains(&ids.value(row)))).collect();

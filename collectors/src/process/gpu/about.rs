@@ -67,7 +67,9 @@ impl Gpu {
             format!("CUPTI told of no work, though {given} calls gave the GPU some while records were on; --gpu-time events does without CUPTI")
         });
         let missing = self.without_record();
-        let missing = (about.records > 0 && missing * 100 > self.given && missing > FEW).then(|| {
+        // While records are on, some are on their way.
+        let is_over = self.open.is_none();
+        let missing = (is_over && about.records > 0 && missing * 100 > self.given && missing > FEW).then(|| {
             let given = self.given;
             format!(
                 "{missing} of {given} calls that gave the GPU work while it was recorded have no record of it: its busy time is too low there"
@@ -97,7 +99,8 @@ impl Gpu {
                 "were lost: CUPTI or the ring had no room; windows with such (gpu_windows.lost) are left out of reports",
             ),
             lost(about.without_time, "came without times"),
-            lost(about.records - about.without_time - about.joined - about.outside, "have no call in the trace"),
+            lost(about.records - about.without_time - about.joined - about.outside, "have no call in the trace")
+                .filter(|_| is_over),
         ];
         let kinds = about.activities_refused.iter().map(|kind| format!("CUPTI does not tell of {kind}"));
         refused
