@@ -150,13 +150,13 @@ fn compared(args: &CheckArgs, given: &Given) -> Result<Vec<(Named, f64, bool)>> 
 }
 
 fn answers(folders: &[PathBuf], select: &Select, metrics: &[Named]) -> Result<(Answers, Vec<Problem>)> {
-    let trace = Trace::open(folders)?;
-    let filter = select::filter(select, &trace)?;
-    select::tell(&trace, &filter);
-    let facts = Facts::gather(&trace, &filter, &Answers::needs(metrics));
-    select::found(select, &facts)?;
-    let answers = Answers::of(metrics, &facts);
-    Ok((answers, trace.problems()))
+    Trace::read(folders, |trace| {
+        let filter = select::filter(select, trace)?;
+        select::tell(trace, &filter);
+        let facts = Facts::gather(trace, &filter, &Answers::needs(metrics));
+        select::found(select, &facts)?;
+        Ok((Answers::of(metrics, &facts), trace.problems()))
+    })
 }
 
 /// Every metric: name, unit, the direction that is worse, whether --against compares it by itself, meaning.

@@ -39,14 +39,31 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
         return Err(wrong(no_trace(Path::new("."), "report")));
     }
     let work = progress::of("looking");
-    let trace = Trace::open(&args.traces)?;
-    let filter = select::filter(&args.select, &trace)?;
+    let (text, problems, live) = Trace::read(&args.traces, |trace| made(&args, &chosen, trace))?;
+    drop(work);
+    live.iter().for_each(|text| note(text));
+    match &args.output {
+        Some(file) => {
+            new_file::write(file, text).with_context(|| format!("cannot write the report to {}", file.display()))?;
+        }
+        None => print(&text)?,
+    }
+    whole("report", &problems)
+}
+
+/// The report of a trace; what could not be read; and that it is still written, where that is so.
+fn made(
+    args: &ReportArgs,
+    chosen: &[&'static dyn Analysis],
+    trace: &Trace,
+) -> Result<(String, Vec<Problem>, Option<String>)> {
+    let filter = select::filter(&args.select, trace)?;
     let page = args.format == ReportFormat::Html;
     // Before the facts: what either needs while it is made is not needed at once.
-    let timeline = if page { export::page::gather(&trace, &filter) } else { Default::default() };
+    let timeline = if page { export::page::gather(trace, &filter) } else { Default::default() };
     let beside: &[Need] = if page { FLAMES } else { &[] };
     let needs: Vec<Need> = chosen.iter().flat_map(|a| a.needs()).chain(beside).copied().collect();
-    let facts = Facts::gather(&trace, &filter, &needs);
+    let facts = Facts::gather(trace, &filter, &needs);
     select::found(&args.select, &facts)?;
     let sums_alone = has_sums_alone(&facts);
     let can_tell = |a: &dyn Analysis| a.answers(&facts) && (!sums_alone || sums_answer(a));
@@ -56,13 +73,11 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
         loss::note_shed(&mut section, &facts, of.needs());
         section
     };
-    let mut sections: Vec<_> = chosen.into_iter().filter(|a| asked(*a)).map(|a| (a, section(a))).collect();
-    loss::note_incomplete(&mut sections, &trace);
+    let mut sections: Vec<_> = chosen.iter().copied().filter(|a| asked(*a)).map(|a| (a, section(a))).collect();
+    loss::note_incomplete(&mut sections, trace);
     let traces = args.traces.iter().map(|t| t.to_string_lossy().into_owned()).collect();
-    let unfinished = unfinished::of(&trace);
-    if let Some(unfinished) = unfinished.as_ref().filter(|unfinished| unfinished.is_live) {
-        note(&unfinished.text);
-    }
+    let unfinished = unfinished::of(trace);
+    let live = unfinished.as_ref().filter(|unfinished| unfinished.is_live).map(|unfinished| unfinished.text.clone());
     let incomplete = unfinished.map(|unfinished| unfinished.text);
     // The text says it in its summary, or else in its first section; the page beside its notes.
     let beside_text =
@@ -77,14 +92,7 @@ pub(crate) fn run(args: ReportArgs) -> Result<()> {
         Some(format) => report.render(format, layout),
         None => html::render(&report, &Beside { timeline, flames, steps, incomplete }),
     };
-    drop(work);
-    match &args.output {
-        Some(file) => {
-            new_file::write(file, text).with_context(|| format!("cannot write the report to {}", file.display()))?;
-        }
-        None => print(&text)?,
-    }
-    whole("report", &report.problems)
+    Ok((text, report.problems, live))
 }
 
 /// Fails when something is missing from what was printed.

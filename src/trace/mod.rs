@@ -84,6 +84,25 @@ impl Trace {
         Trace::open_with(folders, None)
     }
 
+    /// Opens the folders and makes something of them: anew where who wrote there has ended meanwhile. What stood in its journal is in
+    /// files by then that were not there before.
+    pub(crate) fn read<T, E: From<TraceError>>(
+        folders: &[PathBuf],
+        mut make: impl FnMut(&Trace) -> Result<T, E>,
+    ) -> Result<T, E> {
+        /// Who writes ends once; of several launchers each may.
+        const MOST: usize = 4;
+        for _ in 1..MOST {
+            let trace = Trace::open(folders)?;
+            let made = make(&trace);
+            if !trace.launchers.iter().filter_map(|launcher| launcher.journal.as_ref()).any(|journal| !journal.exists())
+            {
+                return made;
+            }
+        }
+        make(&Trace::open(folders)?)
+    }
+
     /// The same, where one launcher's account is known better than its file says it.
     pub(crate) fn open_with(folders: &[PathBuf], own: Option<Manifest>) -> Result<Trace, TraceError> {
         let mut trace = Trace {

@@ -1,6 +1,7 @@
 //! Traces that are damaged, foreign, empty or in several pieces.
 
 use std::fs;
+use std::path::Path;
 
 use gputrace_collectors::Manifest;
 use gputrace_collectors::archive::{Archive, Columns};
@@ -300,4 +301,22 @@ fn rows_that_were_added_to_a_recorded_trace_are_read_with_its_own() {
     assert_eq!(named, (0..rows).filter(|n| n % 3 > 0).count());
     assert_eq!(trace.names(&[gemm].into_iter().collect()).full(gemm), "gemm");
     assert_eq!(trace.problems(), []);
+}
+
+#[test]
+fn a_trace_whose_writer_ends_while_it_is_read_is_read_anew() {
+    let made = TestTrace::rich();
+    let folder = made.write_parts(1).to_owned();
+    let manifest = fs::read_dir(folder.join("manifest")).expect("a manifest").next().expect("one").expect("it");
+    let name = Path::new(&manifest.file_name()).with_extension("journal");
+    fs::create_dir_all(folder.join("journal")).expect("our own folder");
+    let journal = folder.join("journal").join(name);
+    fs::write(&journal, b"").expect("our own file");
+    let mut times = 0;
+    let journals = Trace::read(&[folder], |trace| {
+        times += 1;
+        let _ = fs::remove_file(&journal);
+        Ok::<_, TraceError>(trace.launchers.iter().filter(|launcher| launcher.journal.is_some()).count())
+    });
+    assert_eq!((times, journals.expect("a trace")), (2, 0));
 }
