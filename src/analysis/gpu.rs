@@ -179,6 +179,22 @@ mod tests {
     }
 
     #[test]
+    fn of_a_process_that_has_just_begun_nothing_is_known_yet() {
+        let mut made = TestTrace::new();
+        made.process(1, 100, None, START + 1_000_000_000);
+        made.process(2, 200, None, START + 1_000_000_000);
+        let row = serde_json::json!({
+            "start_ns": START, "window_ns": 500_000_000, "process_id": 1, "kind": "full", "ended_by": "unknown",
+        });
+        made.row(TableId::GpuWindows, row);
+        made.manifest.as_mut().expect("a manifest").processes[1].running = true;
+        let trace = made.open();
+        let filter = Filter::of(&trace);
+        let known = |id| filter.observed_of(id).map(|spans| spans.hold(id, None, START + 9));
+        assert_eq!((known(1), known(2)), (Some(true), Some(false)));
+    }
+
+    #[test]
     fn answers_that_lack_removed_kernels_say_so() {
         for all in [false, true] {
             let mut made = if all { TestTrace::new() } else { TestTrace::rich() };

@@ -217,6 +217,7 @@ mod tests {
             assert_eq!(known, [(0, 100), (210, 300), (400, 500)], "{process}");
         }
         assert_eq!(spans.inside(3, (0, 1000)).collect::<Vec<_>>(), [(0, 9)]);
+        assert_eq!(spans.sums(), (4, 299), "what they have together counts once");
     }
 
     #[test]
