@@ -12,29 +12,15 @@ use crate::diff::{self, Diff, OWN_PARTS, Side};
 use crate::new_file;
 use crate::progress;
 use crate::render::Layout;
-use crate::trace::Trace;
+use crate::trace::{Problem, Trace};
 
 /// Prints the comparison. Fails after it when parts of a trace could not be read.
 pub(crate) fn run(args: &DiffArgs) -> Result<()> {
     let (analyses, own) = choose(&args.only)?;
-    let needs = diff::needs(&analyses);
     let work = progress::of("looking");
-    let traces = [&args.before, &args.after].map(|folder| Trace::open(std::slice::from_ref(folder)));
-    let [before, after] = traces;
-    let (before, after) = (before?, after?);
-    let filters = [select::filter(&args.select, &before)?, select::filter(&args.select, &after)?];
-    [(&before, &filters[0]), (&after, &filters[1])].into_iter().for_each(|(trace, filter)| select::tell(trace, filter));
-    let facts = [Facts::gather(&before, &filters[0], &needs), Facts::gather(&after, &filters[1], &needs)];
-    facts.iter().try_for_each(|facts| select::found(&args.select, facts))?;
-    let side = |folder: &std::path::Path, facts| Side { trace: folder.to_string_lossy().into_owned(), facts };
-    let (old, new) = (side(&args.before, &facts[0]), side(&args.after, &facts[1]));
-    let diff = Diff::of(&old, &new, &analyses, &own);
-    let layout = Layout::of_report(args.output.is_some(), args.width);
-    let text = match args.format {
-        Format::Text => diff::text(&diff, layout.width),
-        Format::Json => diff::json(&diff),
-        Format::Markdown => diff::markdown(&diff),
-    };
+    let [before, after] = [&args.before, &args.after].map(std::slice::from_ref);
+    let (text, problems) =
+        Trace::read(before, |before| Trace::read(after, |after| made(args, (&analyses, &own), [before, after])))?;
     drop(work);
     match &args.output {
         Some(file) => {
@@ -46,7 +32,30 @@ pub(crate) fn run(args: &DiffArgs) -> Result<()> {
             out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to stdout")?;
         }
     }
-    whole("comparison", &diff.problems)
+    whole("comparison", &problems)
+}
+
+/// The comparison of two traces, and what could not be read.
+fn made(
+    args: &DiffArgs,
+    (analyses, own): (&[&'static dyn Analysis], &[&'static str]),
+    [before, after]: [&Trace; 2],
+) -> Result<(String, Vec<Problem>)> {
+    let needs = diff::needs(analyses);
+    let filters = [select::filter(&args.select, before)?, select::filter(&args.select, after)?];
+    [(before, &filters[0]), (after, &filters[1])].into_iter().for_each(|(trace, filter)| select::tell(trace, filter));
+    let facts = [Facts::gather(before, &filters[0], &needs), Facts::gather(after, &filters[1], &needs)];
+    facts.iter().try_for_each(|facts| select::found(&args.select, facts))?;
+    let side = |folder: &std::path::Path, facts| Side { trace: folder.to_string_lossy().into_owned(), facts };
+    let (old, new) = (side(&args.before, &facts[0]), side(&args.after, &facts[1]));
+    let diff = Diff::of(&old, &new, analyses, own);
+    let layout = Layout::of_report(args.output.is_some(), args.width);
+    let text = match args.format {
+        Format::Text => diff::text(&diff, layout.width),
+        Format::Json => diff::json(&diff),
+        Format::Markdown => diff::markdown(&diff),
+    };
+    Ok((text, diff.problems))
 }
 
 /// The analyses with these names, and the parts that are no analysis; all when none is named.

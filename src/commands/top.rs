@@ -53,8 +53,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<Ending> {
 
 /// The picture of a finished trace.
 fn still(folder: &Path) -> Result<top::View> {
-    let trace = Trace::open(&[PathBuf::from(folder)])?;
-    Ok(top::of_trace(&trace, &folder.display().to_string()))
+    Trace::read(&[PathBuf::from(folder)], |trace| Ok(top::of_trace(trace, &folder.display().to_string())))
 }
 
 /// Asks the session how it is doing.
