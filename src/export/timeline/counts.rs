@@ -24,7 +24,9 @@ pub(super) const THROUGHOUT: &[Want] = &[
 ];
 
 /// What may be in use.
-const NAMES: [&str; 3] = ["device memory in use", "pinned host memory in use", "malloc in use"];
+const DEVICE: &str = "device memory in use";
+const PINNED: &str = "pinned host memory in use";
+const MALLOC: &str = "malloc in use";
 
 /// A process, and what it is called.
 type Of = (i64, &'static str);
@@ -109,8 +111,8 @@ impl Counts {
         let (action, kind, result) = (rows.texts("action"), rows.texts("kind"), rows.i32_or("result", 0));
         for row in (0..rows.len).filter(|row| result[*row] == 0) {
             let of = match kind.get(row) {
-                "pinned" | "registered" => NAMES[1],
-                _ => NAMES[0],
+                "pinned" | "registered" => PINNED,
+                _ => DEVICE,
             };
             let bytes = bytes[row] as f64;
             self.changed((process[row], of), if action.get(row) == "free" { -bytes } else { bytes }, start[row], to)?;
@@ -127,7 +129,7 @@ impl Counts {
                 "free" => -bytes[row],
                 _ => continue,
             };
-            self.changed((process[row], NAMES[2]), change, start[row], to)?;
+            self.changed((process[row], MALLOC), change, start[row], to)?;
         }
         Ok(())
     }
