@@ -228,7 +228,8 @@ fn who_goes_on_has_one_row_of_each_window_of_gpu_times() {
     poll(LONG, known).expect("the window that is open is told of");
     let (pid, words) = (child_of(started.pid()), words(started.pid()));
     started.kill();
-    std::thread::sleep(Duration::from_secs(2));
+    let taken = || Trace::open(&started.trace).manifest().recovered.filter(|recovered| recovered.taken_over);
+    poll(LONG, taken).expect("somebody goes on");
     kill(pid);
     poll(LONG, || is_complete(&started.trace).then_some(())).expect("somebody seals the trace");
     poll(LONG, || all_with(&words).is_empty().then_some(())).expect("nobody is left");

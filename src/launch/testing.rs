@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 pub(crate) struct Folder(PathBuf);
 
@@ -29,6 +30,18 @@ impl Folder {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         path
     }
+}
+
+/// What comes to be, within ten seconds. Of locks above all: a child that another test starts has ours as well, until it executes its
+/// program.
+#[track_caller]
+pub(crate) fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    const AGAIN: Duration = Duration::from_millis(10);
+    let again = || {
+        std::thread::sleep(AGAIN);
+        look()
+    };
+    std::iter::repeat_with(again).take(1_000).find_map(|found| found).expect("it comes to be")
 }
 
 impl Drop for Folder {
