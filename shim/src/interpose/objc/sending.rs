@@ -4,7 +4,6 @@
 //! one's hook may have come. It saves the runtime's look-up, and with it a third of what a message with a label took.
 
 use core::ffi::{CStr, c_char, c_void};
-use core::hint::cold_path;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use super::{
@@ -135,19 +134,16 @@ impl Answers {
         }
     }
 
-    /// What an object's class does at this message; null where it does not answer it, and for nil.
+    /// The same of any other one; null where its class does not answer, and for nil.
     #[inline(never)]
-    pub(crate) fn code(&self, object: Id, selector: &Selector) -> *const () {
+    pub(crate) fn of_another(&self, object: Id, selector: &Selector) -> *const () {
         if object.is_null() {
             return core::ptr::null();
         }
         // SAFETY: an object of the program's that a message to it is about.
         let class = unsafe { object_getClass(object) };
-        let [first, second] = &self.0;
-        code(first.of(class).unwrap_or_else(|| {
-            cold_path();
-            second.of(class).unwrap_or_else(|| self.ask(class, selector))
-        }))
+        let [_, second] = &self.0;
+        code(second.of(class).unwrap_or_else(|| self.ask(class, selector)))
     }
 
     #[cold]
@@ -177,7 +173,7 @@ macro_rules! send {
         let object: $crate::interpose::objc::Id = $object;
         let (code, selector) = match ANSWERS.of_first(object) {
             Some(code) => (code, SELECTOR.known()),
-            None => (ANSWERS.code(object, &SELECTOR), SELECTOR.get()),
+            None => (ANSWERS.of_another(object, &SELECTOR), SELECTOR.get()),
         };
         if code.is_null() {
             // SAFETY: a number or a pointer, of which zero is a value.
