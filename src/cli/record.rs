@@ -116,7 +116,7 @@ pub(crate) struct RecordArgs {
     /// full asks the CUPTI of the program's own CUDA for every kernel, copy and set, which costs the launching thread about 0.6 us
     /// each and the GPU about 0.25 us. windows does so in one window every ten seconds, as long as --budget allows, and at the same
     /// moments in all ranks of a job; reports on the GPU are then about the windows. Not while the program's own profiler uses
-    /// CUPTI. auto is windows, and events while CUPTI cannot be used or windows cannot be paid for; full and windows go on with events
+    /// CUPTI. auto is windows, so short that fewer than one step in a hundred is slower for them, and events while CUPTI cannot be used or windows cannot be paid for; full and windows go on with events
     /// too where CUPTI cannot be used at all. Example: --gpu-time auto
     #[arg(long, value_enum, value_name = "HOW", default_value = "off")]
     pub(crate) gpu_time: GpuTime,

@@ -352,6 +352,9 @@ impl Drain {
             self.interval
         }
         .clamp(BUSY, IDLE);
+        if self.processes.values().any(|process| process.is_waiting(&self.clocks)) {
+            self.interval = BUSY;
+        }
     }
 
     /// Processes without a descriptor (there was none left) are asked whether they live.

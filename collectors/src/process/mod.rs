@@ -204,6 +204,7 @@ impl Process {
         let looked = self.find_threads(dead || in_order);
         // Before the rings are read: what ends meanwhile is in them.
         let unwritten = if dead { u64::MAX } else { self.oldest_unwritten(horizon, clocks) };
+        let given_to = if self.gpu.is_asked() { self.oldest_giving() } else { u64::MAX };
         if !dead {
             self.name_threads();
         }
@@ -219,6 +220,7 @@ impl Process {
         self.settle_host(self.held_up_to, clocks, tables, written);
         self.settle_metal(read_to.min(unwritten), clocks, tables, written, false);
         self.gpu.settle(false, clocks.ns(self.clock, horizon), tables, written);
+        self.gpu.tell(clocks.ns(self.clock, read_to.min(given_to)), clocks.now_ns(), self.segment.view().header());
         self.govern(clocks);
         if !dead {
             self.shed(clocks);
@@ -242,6 +244,11 @@ impl Process {
         }
         self.events += self.held.len() as u64;
         self.held.len()
+    }
+
+    /// Whether it waits for a word of what has been read: the rings are to be looked at soon again.
+    pub(crate) fn is_waiting(&self, clocks: &Clocks) -> bool {
+        self.gpu.is_waited_for(clocks.now_ns())
     }
 
     /// When the earliest row of what the GPU did may begin that is still to come; none: it holds nobody up.

@@ -56,6 +56,17 @@ impl Process {
         live.filter_map(|thread| open(self.segment.view().thread(thread.row)?)).min().unwrap_or(u64::MAX)
     }
 
+    /// When the oldest of the driver's calls began that run, and may give the GPU work.
+    pub(super) fn oldest_giving(&self) -> u64 {
+        let open = |row: &layout::ThreadRow| {
+            let start = row.in_flight_start.load(Ordering::Acquire);
+            let hook = self.intake.hooks.get(row.in_flight_hook.load(Ordering::Relaxed) as usize);
+            (start != 0 && hook.is_none_or(|hook| hook.class != Class::Sync)).then_some(start)
+        };
+        let live = self.threads.iter().filter(|thread| thread.is_live());
+        live.filter_map(|thread| open(self.segment.view().thread(thread.row)?)).min().unwrap_or(u64::MAX)
+    }
+
     /// Finds rows that threads have taken since; whether it looked for them, as it does not each time unless it must.
     pub(super) fn find_threads(&mut self, must: bool) -> bool {
         if !must && self.looked_for_threads.is_some_and(|at| at.elapsed() < LOOK_FOR_THREADS) {

@@ -66,6 +66,9 @@ pub mod state {
     pub const CLOCK: u64 = 13;
     /// Somebody else called another copy of CUPTI (the text is its path) when ours had been used, and the driver serves one.
     pub const OTHER_COPY: u64 = 14;
+    /// CUPTI stays until the next window, for launches come ahead of a GPU that was busy for so many millionths of the
+    /// last one. That is the key.
+    pub const BUSY: u64 = 15;
 }
 
 /// Why records are on or off, and CUPTI stays or is given up.

@@ -204,6 +204,8 @@ pub struct Header {
     pub switched: [AtomicU64; SWITCHES_KEPT],
     /// What malloc holds for itself, where it is asked.
     pub arenas: Arenas,
+    /// Ticks when the last window of GPU times closed of which the collector knows that all its work has been told.
+    pub told_window: AtomicU64,
 }
 
 /// Set in [`Header::shared_taken`] when the chunk is open.

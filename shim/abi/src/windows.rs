@@ -10,11 +10,18 @@ const SECOND: u64 = 1_000_000_000;
 const LONGEST_PART: u64 = 5;
 /// A shorter window would see no step: then some periods have none.
 const SHORTEST_PART: u64 = 500;
+/// Where windows are to be rare and make a program slower by more than this, in millionths of the time, they are no longer than
+/// this part of a period. One step in a hundred decides the 99th percentile: so many must not lie in windows, nor beside
+/// them, where CUPTI is put on and taken off.
+const NOTICED_PPM: u128 = 5000;
+const RARE_PART: u64 = 250;
 /// To put CUPTI on a process and take it off again holds its launches up for no longer (docs/benchmarks.md), ns.
 pub const SWITCH_NS: u64 = 10_000_000;
+/// It holds up one step by that, which is worse than to lose the same time in many steps: so many times as bad.
+const SWITCH_WEIGHS: u64 = 3;
 /// What a launch takes longer while CUPTI is there and no record is on, ns.
 pub const IDLE_NS: u64 = 500;
-/// After a window it stays so long at least, until all work has been told.
+/// After a window it stays so long, unless the collector says earlier that all work has been told.
 pub const SETTLING_NS: u64 = 140_000_000;
 
 /// What the schedule goes by.
@@ -28,6 +35,8 @@ pub struct Terms {
     pub cost_ns: u64,
     /// CUPTI can be taken off between windows.
     pub detaches: bool,
+    /// So few steps are to lie in windows that the 99th percentile is what it is without.
+    pub rare: bool,
     /// What the ranks of a job have in common.
     pub job: u64,
 }
@@ -43,10 +52,16 @@ impl Terms {
         let ns = (left * u128::from(SECOND)).checked_div(cost).unwrap_or(0);
         let shortest = u128::from(self.period_ns / SHORTEST_PART);
         if ns >= shortest {
-            return Some((ns.min(u128::from(self.period_ns / LONGEST_PART)) as u64, 1));
+            return Some((ns.min(u128::from(self.longest(cost))) as u64, 1));
         }
         let least = beside + shortest * cost / u128::from(SECOND);
         least.checked_div(allowed).map(|periods| (shortest as u64, periods as u64 + 1))
+    }
+
+    /// The longest window, ns, in which a second costs so many ns.
+    fn longest(&self, cost: u128) -> u64 {
+        let is_noticed = cost * 1_000_000 > NOTICED_PPM * u128::from(SECOND);
+        self.period_ns / if self.rare && is_noticed { RARE_PART } else { LONGEST_PART }
     }
 
     /// What a window costs beside its records, ns, when so many come in a second: CUPTI is put on and taken off again, or stays
@@ -57,9 +72,11 @@ impl Terms {
         if self.detaches { idle(self.period_ns).min(SWITCH_NS + idle(SETTLING_NS)) } else { 0 }
     }
 
-    /// Whether it is worth while to take CUPTI off for so long, ns.
-    pub fn is_long(rate: u64, ns: u64) -> bool {
-        u128::from(rate) * u128::from(IDLE_NS) * u128::from(ns) > u128::from(SWITCH_NS) * u128::from(SECOND)
+    /// Whether it is worth while to take CUPTI off for so long, ns. What launches take longer holds up a program only as far as
+    /// its GPU, busy for so many millionths of the time, waits for them.
+    pub fn is_long(rate: u64, ns: u64, busy_ppm: u64) -> bool {
+        let held_up = u128::from(rate) * u128::from(IDLE_NS) * u128::from(1_000_000u64.saturating_sub(busy_ppm));
+        held_up / 1_000_000 * u128::from(ns) > u128::from(SWITCH_WEIGHS * SWITCH_NS) * u128::from(SECOND)
     }
 
     /// When the window of a period opens, ns of the wall clock.
@@ -93,7 +110,8 @@ fn scrambled(number: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const TERMS: Terms = Terms { period_ns: 10 * SECOND, ppm: 10_000, cost_ns: 1000, detaches: true, job: 7 };
+    const TERMS: Terms =
+        Terms { period_ns: 10 * SECOND, ppm: 10_000, cost_ns: 1000, detaches: true, rare: false, job: 7 };
 
     #[test]
     fn a_window_costs_no_more_than_the_budget() {
@@ -114,9 +132,23 @@ mod tests {
         assert_eq!(TERMS.beside(1000), 5_000_000, "a thousand launches a second for ten seconds");
         assert_eq!(TERMS.beside(100_000), SWITCH_NS + 7_000_000);
         assert_eq!((Terms { detaches: false, ..TERMS }).beside(100_000), 0);
-        assert!(Terms::is_long(100_000, SECOND) && !Terms::is_long(1000, SECOND));
+        assert!(Terms::is_long(100_000, SECOND, 0) && !Terms::is_long(1000, SECOND, 0));
+        // Its GPU hardly ever waits for the host.
+        assert!(Terms::is_long(20_000, 9 * SECOND, 600_000) && !Terms::is_long(20_000, 9 * SECOND, 800_000));
         // A busy program: 10 % of the wall time would go to a window that is open for ever.
         assert_eq!(TERMS.length(100_000), Some((830_000_000, 1)));
+    }
+
+    #[test]
+    fn few_steps_lie_in_windows_that_are_to_be_rare() {
+        let rare = Terms { rare: true, ..TERMS };
+        // A hundred thousand launches a second are slower by 10 %: less than 1 % of the time.
+        assert_eq!(rare.length(100_000), Some((40_000_000, 1)));
+        // Four thousand by 0.4 %, which is within the percentile's own 1 %.
+        assert_eq!(rare.length(4_000), TERMS.length(4_000));
+        // The budget comes first.
+        let dear = Terms { cost_ns: 60_000, ..rare };
+        assert_eq!(dear.length(100_000), Terms { rare: false, ..dear }.length(100_000));
     }
 
     #[test]

@@ -77,6 +77,7 @@ impl Engine {
     }
 
     /// Has CUPTI give back what is complete; how many records that were.
+        self.closed = at;
     pub(super) fn flush(&mut self) -> u64 {
         self.flushed_ns = sys::clock_ns(sys::MONOTONIC);
         let mut told = 0;
@@ -127,9 +128,12 @@ impl Engine {
             let mut record = ptr::null_mut();
             // SAFETY: a buffer that CUPTI filled, with as many bytes as it says; it writes the next record's address.
             while unsafe { (cupti.next)(at, valid, &raw mut record) } == 0 && !record.is_null() {
+        let busy = &mut self.busy;
                 // SAFETY: CUPTI returned it, and the buffer is not freed yet.
                 if let Some((work, name)) = unsafe { records::read(record) } {
-                    teller.add(Work { start: ours(work.start), end: ours(work.end), ..work }, name);
+                    let work = Work { start: ours(work.start), end: ours(work.end), ..work };
+                    busy.worked(work.device, work.start, work.end);
+                    teller.add(work, name);
                     count += 1;
                 // SAFETY: the same.
                 } else if let Some(found) = unsafe { activity::read(record) } {

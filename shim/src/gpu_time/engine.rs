@@ -6,6 +6,7 @@ use gputrace_abi::event::text_kind;
 use gputrace_abi::gpu::{reason, state};
 
 use super::asking::CALLBACKS_ARE_OURS;
+use super::busy::Busy;
 use super::clock::Clock;
 use super::library::Cupti;
 use super::settling::Settling;
@@ -51,6 +52,8 @@ pub(super) fn run() {
         flushed_ns: 0,
         quiet_ns: 0,
         settled: 0,
+        busy: Busy::since(0),
+        closed: 0,
         is_off_for_good: false,
         failed: 0,
         was_used: true,
@@ -82,6 +85,10 @@ pub(super) struct Engine {
     quiet_ns: u64,
     /// What was complete at this moment, in ticks, is told; records are on since then, or it was told before.
     pub(super) settled: u64,
+    /// What the GPU did in the window that is open, or was last.
+    pub(super) busy: Busy,
+    /// When records went off, in ticks.
+    pub(super) closed: u64,
     /// CUPTI said no, and will again, or it is given up.
     pub(super) is_off_for_good: bool,
     /// Flushes that failed one after the other.
@@ -142,6 +149,10 @@ impl Engine {
                 _ if unread.is_some() => SHORTEST_NAP_NS,
                 true => READ_EVERY_NS,
                 false => LOOK_EVERY_NS,
+            if self.settling.due_ns().is_some() && windows::are_told(self.closed) {
+                self.settling.end();
+                self.part(now);
+            }
             };
             if !pause(changes_ns.saturating_sub(now).clamp(SHORTEST_NAP_NS, nap)) {
                 break;
@@ -173,7 +184,9 @@ impl Engine {
                 self.settling.end();
                 self.turn_on(self.plan.reason());
                 // To put CUPTI on takes its time.
-                self.plan.began(sys::clock_ns(sys::MONOTONIC));
+                let began = sys::clock_ns(sys::MONOTONIC);
+                self.plan.began(began);
+                self.busy = Busy::since(began);
             }
             (false, true) => {
                 self.turn_off(reason::WINDOW);
@@ -191,7 +204,9 @@ impl Engine {
     /// A window is over, and all that was given in it is told: CUPTI is taken off, where it may be and that is worth while.
     fn part(&mut self, now: u64) {
         let obstacle = detach::obstacle(&self.cupti);
-        if obstacle.is_none() && !self.plan.is_long_until_next(now) {
+        let busy_ppm = self.busy.ppm(self.plan.open_ns());
+        if obstacle.is_none() && !self.plan.is_long_until_next(now, busy_ppm) {
+            self.teller.tell(text_kind::GPU_TIME, busy_ppm, state::BUSY, b"");
             return;
         }
         let why = obstacle.or_else(|| {

@@ -12,6 +12,7 @@ pub(crate) mod aside;
 mod asking;
 mod batch;
 mod buffers;
+mod busy;
 mod clock;
 mod detach;
 mod engine;

@@ -10,6 +10,7 @@ use gputrace_abi::gpu::reason;
 use gputrace_abi::shed::Shed;
 use gputrace_abi::windows::Terms;
 
+use super::IS_AUTO;
 use crate::names::hash;
 use crate::{session, sys};
 
@@ -53,6 +54,11 @@ fn ppm() -> u64 {
     if are_shed() { 0 } else { events_ppm() }
 }
 
+/// Whether the collector knows that all work has been told of the windows that closed until then, in ticks.
+pub(super) fn are_told(at: u64) -> bool {
+    session::present().is_some_and(|view| view.header().told_window.load(Ordering::Relaxed) >= at)
+}
+
 /// What the schedule goes by now.
 fn terms(detaches: bool) -> Terms {
     let told = session::present().map_or(0, |view| view.header().record_ns.load(Ordering::Relaxed));
@@ -61,6 +67,8 @@ fn terms(detaches: bool) -> Terms {
         ppm: ppm(),
         cost_ns: u64::from(told).checked_sub(1).unwrap_or(FIRST_COST_NS),
         detaches,
+        // Who asks for windows wants what the budget buys.
+        rare: IS_AUTO.load(Ordering::Relaxed),
         job: JOB.load(Ordering::Relaxed),
     }
 }
@@ -134,9 +142,16 @@ impl Plan {
         self.records += records;
     }
 
-    /// Whether so many launches come until the next window that to keep CUPTI costs more than to take it off.
-    pub(super) fn is_long_until_next(&self, now: u64) -> bool {
-        !self.is_full && Terms::is_long(per_second(self.records, self.open_ns), self.opens_ns.saturating_sub(now))
+    /// Whether so many launches come until the next window that to keep CUPTI costs more than to take it off. The GPU was busy for so
+    /// many millionths of the last one.
+    pub(super) fn is_long_until_next(&self, now: u64, busy_ppm: u64) -> bool {
+        let rate = per_second(self.records, self.open_ns);
+        !self.is_full && Terms::is_long(rate, self.opens_ns.saturating_sub(now), busy_ppm)
+    }
+
+    /// How long the last window was, ns.
+    pub(super) fn open_ns(&self) -> u64 {
+        self.open_ns
     }
 
     /// Somebody else uses CUPTI.

@@ -13,6 +13,8 @@ pub(super) struct Attached {
     /// From when to when it was.
     was: VecDeque<(i64, i64)>,
     launches: f64,
+    /// How much of the time launches come ahead of the GPU, and are held up by nothing.
+    hidden: f64,
     /// Of these, those that were made while it could not be taken off.
     unspared: f64,
 }
@@ -21,6 +23,12 @@ impl Attached {
     /// Records went on: it is there.
     pub(super) fn begin(&mut self, at_ns: i64) {
         self.since_ns.get_or_insert(at_ns);
+        self.hidden = 0.0;
+    }
+
+    /// It stays until the next window, for the GPU was busy for so many millionths of the last one.
+    pub(super) fn hide(&mut self, busy_ppm: u64) {
+        self.hidden = busy_ppm.min(1_000_000) as f64 / 1e6;
     }
 
     /// It was taken off, or serves somebody else.
@@ -33,11 +41,13 @@ impl Attached {
     }
 
     /// A call outside of all windows gave the GPU work, as dear to CUPTI as so many launches of a kernel. `stays`: it cannot be taken off.
+    /// Of launches ahead of a busy GPU those count that it waits for.
     pub(super) fn launched(&mut self, at_ns: i64, launches: f64, stays: bool) {
         let now = self.since_ns.is_some_and(|since_ns| at_ns >= since_ns);
         if now || self.was.iter().rev().any(|(from, to)| (*from..*to).contains(&at_ns)) {
-            self.launches += launches;
-            self.unspared += if stays { launches } else { 0.0 };
+            let held_up = launches * (1.0 - self.hidden);
+            self.launches += held_up;
+            self.unspared += if stays { held_up } else { 0.0 };
         }
     }
 
@@ -67,5 +77,11 @@ mod tests {
         attached.begin(40);
         attached.launched(50, 4.0, true);
         assert_eq!(attached.launches(), (13.0, 4.0));
+        attached.hide(750_000);
+        attached.launched(60, 4.0, false);
+        assert_eq!(attached.launches(), (14.0, 4.0), "three of four came ahead of the GPU");
+        attached.begin(70);
+        attached.launched(80, 4.0, false);
+        assert_eq!(attached.launches(), (18.0, 4.0), "nobody knows of this time yet");
     }
 }

@@ -24,6 +24,7 @@ use gputrace_abi::gpu::{Work, state};
 use gputrace_abi::layout::Header;
 use gputrace_abi::shed::Shed;
 use gputrace_abi::sync::Ordering;
+use gputrace_abi::windows::SETTLING_NS;
 
 use crate::chain::Text;
 use crate::clock::Clocks;
@@ -80,6 +81,10 @@ pub(crate) struct Gpu {
     attached: Attached,
     /// The windows that were closed last: from when until when calls have their work told.
     closed: VecDeque<(i64, i64)>,
+    /// When it was closed, ticks and ns, while it is not known that all of its work has been told.
+    untold: Option<(u64, i64)>,
+    /// Calls that began before are known in the next pass.
+    given_to_ns: i64,
     /// The row of the window that was closed last, and the records that had been lost before it: more of its may turn out to be.
     over: Option<(GpuWindow, u64)>,
     lost_before: u64,
@@ -243,9 +248,13 @@ impl Gpu {
                 self.is_anew = true;
                 self.attached.end(at_ns);
             }
+            state::BUSY => self.attached.hide(text.key),
             state::STAYS => about.stays = Some(about::reason_name(text.key)),
             state::GIVEN_UP => about.given_up = Some(about::reason_name(text.key)),
-            state::OFF => self.close(at_ns, text.key),
+            state::OFF => {
+                self.untold = Some((text.ticks, at_ns));
+                self.close(at_ns, text.key);
+            }
             state::SETTLED => {
                 about.dropped = text.key;
                 self.settled_ns = at_ns;
@@ -331,6 +340,23 @@ impl Gpu {
         }
         self.join(records, all, now_ns, written);
         self.write(all, now_ns, tables);
+    }
+
+    /// Tells the process when each call of its last window has its record: CUPTI, which makes launches dearer while it is there, need
+    /// not wait for more. Each call that began before `given_to_ns` is in a ring that this pass read, and known to the next.
+    pub(super) fn tell(&mut self, given_to_ns: i64, now_ns: i64, header: &Header) {
+        let known_to_ns = std::mem::replace(&mut self.given_to_ns, given_to_ns);
+        let Some((ticks, _)) = self.untold.filter(|(_, off_ns)| known_to_ns > *off_ns) else { return };
+        let has_all = self.fresh.is_empty() && self.waiting.is_empty();
+        if has_all && self.calls.outstanding_ns(now_ns - GIVEN_UP_NS).is_none() {
+            header.told_window.store(ticks, Ordering::Relaxed);
+            self.untold = None;
+        }
+    }
+
+    /// Whether the process waits for [`Self::tell`].
+    pub(super) fn is_waited_for(&self, now_ns: i64) -> bool {
+        self.untold.is_some_and(|(_, off_ns)| now_ns - off_ns < SETTLING_NS as i64)
     }
 
     /// No row that is still to come begins before this time; none: this process holds nobody up.

@@ -6,6 +6,7 @@ use std::time::Instant;
 use gputrace_abi::event::text_kind;
 use gputrace_abi::gpu::{Work, kind, reason, state};
 use gputrace_abi::layout::malloc_mode;
+use gputrace_abi::sync::Ordering;
 
 use super::{Given, Gpu, Told, What};
 use crate::clock::Clocks;
@@ -90,4 +91,42 @@ fn streams_that_cupti_numbers_otherwise_once_it_was_taken_off_find_their_calls()
         gpu.settle(false, second * SECOND, &mut tables, &written);
     }
     assert_eq!(joined(&gpu), Some(400));
+}
+
+#[test]
+fn a_window_is_told_when_each_of_its_calls_has_its_record_and_none_still_runs() {
+    const SECOND: i64 = 1_000_000_000;
+    const OFF_NS: i64 = SECOND + 30_000_000;
+    let memory = Memory::new(16 << 20, malloc_mode::OFF);
+    let told = || memory.view.header().told_window.load(Ordering::Relaxed);
+    let (mut tables, written) = (Tables::new(), Written::default());
+    let closed = |ticks: u64| {
+        let mut gpu = Gpu::new(1, 1);
+        gpu.about = Some(Default::default());
+        window(&mut gpu, SECOND, 10, [7, 13]);
+        gpu.close(OFF_NS, reason::WINDOW);
+        gpu.untold = Some((ticks, OFF_NS));
+        gpu
+    };
+    let mut pass = |gpu: &mut Gpu, tenths: i64, given_to_ns: Option<i64>| {
+        let now_ns = tenths * SECOND / 10;
+        gpu.settle(false, now_ns, &mut tables, &written);
+        gpu.tell(given_to_ns.unwrap_or(now_ns), now_ns, memory.view.header());
+    };
+    let mut gpu = closed(77);
+    let last = gpu.fresh.pop();
+    (11..14).for_each(|tenths| pass(&mut gpu, tenths, None));
+    assert!(told() == 0 && gpu.is_waited_for(OFF_NS + 1) && !gpu.is_waited_for(OFF_NS + SECOND), "a record is missing");
+    gpu.fresh.extend(last);
+    pass(&mut gpu, 14, None);
+    assert!(told() == 77 && !gpu.is_waited_for(OFF_NS + 1));
+    // All records are there, and a call that began in the window has not returned: it may have given work too.
+    let mut gpu = closed(99);
+    (11..14).for_each(|tenths| pass(&mut gpu, tenths, Some(OFF_NS - 1)));
+    assert_eq!(told(), 77);
+    // It returns; what it gave is known one pass later.
+    pass(&mut gpu, 14, None);
+    assert_eq!(told(), 77);
+    pass(&mut gpu, 15, None);
+    assert_eq!(told(), 99);
 }
