@@ -226,7 +226,7 @@ fn busy_and_idle_of_a_shared_gpu_make_the_step() {
 }
 
 /// The calls of the stand-in for CUPTI, in their order: function and moment.
-fn cupti_calls(file: &Path) -> Vec<(String, i64)> {
+pub(crate) fn cupti_calls(file: &Path) -> Vec<(String, i64)> {
     let text = std::fs::read_to_string(file).expect("the truth of CUPTI");
     let truth: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let call = |call: &serde_json::Value| Some((call["function"].as_str()?.to_owned(), call["ns"].as_i64()?));
@@ -245,10 +245,12 @@ const OFTEN: [&str; 4] = ["--gpu-window-every", "1", "--budget", "20"];
 fn cupti_is_taken_off_between_windows_and_put_on_again() {
     let scratch = Scratch::new();
     let file = scratch.path().join("cupti.json");
-    let trace = in_windows(&scratch, &MANY, &OFTEN).env("FAKE_CUPTI_TRUTH", &file).traced().expect(0).read();
+    // So far apart that it is worth while.
+    let (words, options) = (["7", "200", "2", "100"], ["--gpu-window-every", "2", "--budget", "20"]);
+    let trace = in_windows(&scratch, &words, &options).env("FAKE_CUPTI_TRUTH", &file).traced().expect(0).read();
     let about = trace.root().gpu_time.expect("CUPTI was asked");
     let calls = cupti_calls(&file);
-    assert!(about.windows >= 3 && about.detached >= 2 && about.stays.is_none(), "{about:?}");
+    assert!(about.windows >= 2 && about.detached >= 1 && about.stays.is_none(), "{about:?}");
     assert_eq!(about.detached, finalized(&calls), "{calls:?}");
     // Whatever happens between two windows, nothing is asked of a CUPTI that is not there.
     for after in calls.split(|(function, _)| function == "cuptiFinalize").skip(1) {
@@ -259,7 +261,7 @@ fn cupti_is_taken_off_between_windows_and_put_on_again() {
     // Its numbers begin anew each time, and still find their calls.
     assert!(about.joined * 100 >= about.records * 90 && about.dropped == 0, "{about:?}");
     let budget = about.budget.expect("a budget");
-    let switches_percent = about.detached as f64 * 0.01 / 4.5 * 100.0;
+    let switches_percent = about.detached as f64 * 0.01 / 7.5 * 100.0;
     assert!(budget.windows_percent.is_some_and(|percent| percent > switches_percent * 0.9), "{budget:?}");
 }
 

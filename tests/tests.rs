@@ -31,6 +31,7 @@
 //! | `gpu_events` | how busy the GPU was, estimated from launches that events time, is what the simulated device was; nothing else notices |
 //! | `gpu_time` | what the GPU did, by CUPTI's records, is what the simulated device did; whoever else uses CUPTI goes first |
 //! | `counters` | what is read from outside of devices and processes is what the stand-in for NVML and the kernel say |
+//! | `gpu_peers` | once kernels may wait for other processes CUPTI is neither put on a process nor taken off it |
 //! | `gpu_windows` | windows hold all the work of their time, cost what the budget allows, and open together in all ranks |
 //! | `gpu_without` | where CUPTI cannot be used launches are timed; where it cannot go, or loses records, that is said |
 //! | `flight_recorder` | single events that are kept around moments worth it, or in windows, are all of their time, and the account has the rest |
@@ -111,6 +112,7 @@ mod format;
 mod gates;
 mod gpu_activity;
 mod gpu_events;
+mod gpu_peers;
 mod gpu_time;
 mod gpu_windows;
 mod gpu_without;

@@ -81,6 +81,10 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream);
 CUresult cuGraphExecDestroy(CUgraphExec exec);
 CUresult cuGraphDestroy(CUgraph graph);
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count);
+typedef struct {
+    char reserved[64];
+} CUipcMemHandle;
+CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags);
 CUresult cuGetErrorName(CUresult result, const char **name);
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status);
 

@@ -1,8 +1,9 @@
-/* Steps of known work, for some time: steps SECONDS [LAUNCHES [MICROSECONDS [PAUSE [GRAPHS [HOLD]]]]]
+/* Steps of known work, for some time: steps SECONDS [LAUNCHES [MICROSECONDS [PAUSE [GRAPHS [HOLD [PEER]]]]]]
  *
  * A step is so many launches (20) of a kernel that runs so many microseconds (one of 2, 5, 10, 20, 50 or 100; 10), a wait for
  * them, and a pause of so many microseconds (200) in which nothing is given. After GRAPHS seconds (never) the launches of a
  * step are captured into a graph, which is launched in their place from then on; the capture stays open for HOLD seconds (0).
+ * After PEER seconds (never) it opens memory of another process, which need not be there.
  * Prints the number of steps. */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@
     DO(cuStreamEndCapture)                                                                                             \
     DO(cuGraphInstantiateWithFlags)                                                                                    \
     DO(cuGraphLaunch)                                                                                                  \
+    DO(cuIpcOpenMemHandle)                                                                                             \
     DO(cuStreamSynchronize)
 #define DECLARE(name) static __typeof__(&name) p_##name;
 FUNCTIONS(DECLARE)
@@ -48,6 +50,7 @@ int main(int argc, char **argv) {
     int launches = argc > 2 ? atoi(argv[2]) : 20, spin = argc > 3 ? atoi(argv[3]) : 10;
     long pause = argc > 4 ? atol(argv[4]) : 200;
     double graphs = argc > 5 ? atof(argv[5]) : 1e9, hold = argc > 6 ? atof(argv[6]) : 0;
+    double peer = argc > 7 ? atof(argv[7]) : 1e9;
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     if (!driver) {
         fprintf(stderr, "%s\n", dlerror());
@@ -77,6 +80,12 @@ int main(int argc, char **argv) {
     long steps = 0;
     double begin = now();
     for (; now() < begin + seconds; steps++) {
+        if (now() > begin + peer) {
+            CUdeviceptr memory;
+            CUipcMemHandle shared = {0};
+            p_cuIpcOpenMemHandle(&memory, shared, 1);
+            peer = 1e9;
+        }
         int first = !exec && now() > begin + graphs;
         if (first) OK(cuStreamBeginCapture_v2, stream, 0);
         for (int n = 0; n < launches && !exec; n++) OK(cuLaunchKernel, function, 1, 1, 1, 64, 1, 1, 0, stream, NULL, NULL);

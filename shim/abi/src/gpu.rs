@@ -91,6 +91,8 @@ pub mod reason {
     pub const FAILED: u64 = 8;
     /// cuptiActivityFlushAll failed several times in a row.
     pub const FLUSH: u64 = 9;
+    /// Kernels may wait for other processes or devices: CUPTI can neither be put on a process any more, nor taken off it.
+    pub const PEERS: u64 = 10;
 }
 
 /// A record.

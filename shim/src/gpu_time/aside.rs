@@ -152,8 +152,9 @@ pub(crate) fn before(number: usize, what: Use, original: usize, arguments: &[usi
             stand_aside(number, now, other);
             KINDS.store(0, Ordering::Release);
             MEASURES.store(false, Ordering::Release);
-            CALLBACKS_ARE_OURS.store(false, Ordering::Relaxed);
-            CLOCK_IS_OURS.store(false, Ordering::Relaxed);
+            for ours in [&CALLBACKS_ARE_OURS, &CLOCK_IS_OURS, &detach::IS_THERE] {
+                ours.store(false, Ordering::Relaxed);
+            }
         }
         Use::Subscribes => stand_aside(number, now, other),
         Use::Flushes => {}

@@ -30,16 +30,12 @@ impl Engine {
             if aside::is_wanted(sys::clock_ns(sys::MONOTONIC)) {
                 return None;
             }
-            if !CLOCK_IS_OURS.load(Ordering::Relaxed) {
-                CLOCK_IS_OURS.store(cupti.tell_time(stamp), Ordering::Relaxed);
-                *clock = Clock::new();
+            let result = register(&cupti, clock);
+            if result != 0 {
+                return Some((result, &b"cuptiActivityRegisterCallbacks"[..]));
             }
-            // SAFETY: the functions are never unloaded, and take what CUPTI gives them; kinds are CUPTI's numbers.
+            // SAFETY: the functions are never unloaded; kinds are CUPTI's numbers.
             unsafe {
-                match (cupti.register)(buffers::request, buffers::complete) {
-                    0 => [&CALLBACKS_ARE_OURS, &WAS_USED].into_iter().for_each(|is| is.store(true, Ordering::Relaxed)),
-                    result => return Some((result, &b"cuptiActivityRegisterCallbacks"[..])),
-                }
                 for (nth, kind) in records::KINDS.into_iter().enumerate() {
                     let result = (cupti.enable)(kind);
                     // Kernels come first; without the others there is still something to see.
@@ -70,14 +66,23 @@ impl Engine {
         }
     }
 
+    /// Puts CUPTI on the process, and no records.
+    pub(super) fn put_on(&mut self) {
+        let (cupti, clock) = (self.cupti, &mut self.clock);
+        locked(None, || {
+            let is_theirs = aside::is_wanted(sys::clock_ns(sys::MONOTONIC));
+            (!is_theirs && !detach::IS_THERE.load(Ordering::Relaxed)).then(|| register(&cupti, clock))
+        });
+    }
+
     pub(super) fn turn_off(&mut self, why: u64) {
         let at = session::now();
+        self.closed = at;
         locked(None, || switch_off(&self.cupti));
         self.teller.tell_at(text_kind::GPU_TIME, why, state::OFF, b"", at);
     }
 
     /// Has CUPTI give back what is complete; how many records that were.
-        self.closed = at;
     pub(super) fn flush(&mut self) -> u64 {
         self.flushed_ns = sys::clock_ns(sys::MONOTONIC);
         let mut told = 0;
@@ -123,12 +128,12 @@ impl Engine {
             self.teller.tell(text_kind::GPU_TIME, error_ns, state::CLOCK, b"");
         }
         let (cupti, clock, teller, mut count) = (self.cupti, &self.clock, &mut self.teller, 0);
+        let busy = &mut self.busy;
         let ours = |time: u64| if time == 0 { 0 } else { clock.ours(time) };
         let next = buffers::read_full(most, |at, valid| {
             let mut record = ptr::null_mut();
             // SAFETY: a buffer that CUPTI filled, with as many bytes as it says; it writes the next record's address.
             while unsafe { (cupti.next)(at, valid, &raw mut record) } == 0 && !record.is_null() {
-        let busy = &mut self.busy;
                 // SAFETY: CUPTI returned it, and the buffer is not freed yet.
                 if let Some((work, name)) = unsafe { records::read(record) } {
                     let work = Work { start: ours(work.start), end: ours(work.end), ..work };
@@ -158,6 +163,21 @@ impl Engine {
         }
         done == Some(true)
     }
+}
+
+/// Gives CUPTI our clock and our buffers, which puts it on the process; its result. Under the lock.
+fn register(cupti: &Cupti, clock: &mut Clock) -> u32 {
+    if !CLOCK_IS_OURS.load(Ordering::Relaxed) {
+        CLOCK_IS_OURS.store(cupti.tell_time(stamp), Ordering::Relaxed);
+        *clock = Clock::new();
+    }
+    // SAFETY: the function is never unloaded, and ours take what CUPTI gives them.
+    let result = unsafe { (cupti.register)(buffers::request, buffers::complete) };
+    if result == 0 {
+        let all = [&CALLBACKS_ARE_OURS, &WAS_USED, &detach::IS_THERE];
+        all.into_iter().for_each(|is| is.store(true, Ordering::Relaxed));
+    }
+    result
 }
 
 /// Switches records off. Under the lock.

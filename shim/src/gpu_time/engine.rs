@@ -108,7 +108,11 @@ impl Engine {
         loop {
             let now = sys::clock_ns(sys::MONOTONIC);
             self.look_aside();
-            detach::answer(|| self.graphs_come());
+            detach::answer(|| self.bind());
+            // Our thread began when they were there.
+            if detach::is_bound() && IS_AUTO.load(Ordering::Relaxed) {
+                self.bind();
+            }
             let is_usable = !self.is_off_for_good && !aside::is_wanted(now);
             // Where no window opens for some time, launches are timed meanwhile.
             let is_used = is_usable && (IS_ON.load(Ordering::Relaxed) || !windows::are_shed());
@@ -145,14 +149,14 @@ impl Engine {
                     self.part(now);
                 }
             }
-            let nap = match is_on || self.settling.due_ns().is_some() {
-                _ if unread.is_some() => SHORTEST_NAP_NS,
-                true => READ_EVERY_NS,
-                false => LOOK_EVERY_NS,
             if self.settling.due_ns().is_some() && windows::are_told(self.closed) {
                 self.settling.end();
                 self.part(now);
             }
+            let nap = match is_on || self.settling.due_ns().is_some() {
+                _ if unread.is_some() => SHORTEST_NAP_NS,
+                true => READ_EVERY_NS,
+                false => LOOK_EVERY_NS,
             };
             if !pause(changes_ns.saturating_sub(now).clamp(SHORTEST_NAP_NS, nap)) {
                 break;
@@ -176,6 +180,7 @@ impl Engine {
         match (on, IS_ON.load(Ordering::Relaxed)) {
             // CUPTI allocates when it is put on, and a capture may forbid that to the whole process.
             (true, false) if capture::any() => {}
+            (true, false) if detach::is_too_late() => self.give_up(reason::PEERS),
             (true, false) => {
                 // It never left: a window that comes before the last one has settled.
                 if CALLBACKS_ARE_OURS.load(Ordering::Relaxed) {
@@ -224,20 +229,25 @@ impl Engine {
         }
     }
 
-    /// The program is about to make its first graph. A budget does not hold while CUPTI is there, and it could not be taken off
-    /// any more: where launches can be timed instead, they are.
-    fn graphs_come(&mut self) {
-        if !IS_AUTO.load(Ordering::Relaxed) || self.is_off_for_good {
+    /// The program is about to make its first graph, or to join others. A budget does not hold while CUPTI is there, and it could not
+    /// be taken off any more: where launches can be timed instead, they are. Else it stays, and is put on as long as that
+    /// can be done.
+    fn bind(&mut self) {
+        if self.is_off_for_good {
             return;
         }
+        if !IS_AUTO.load(Ordering::Relaxed) {
+            return self.put_on();
+        }
+        let why = detach::why();
         if IS_ON.load(Ordering::Relaxed) {
-            self.turn_off(reason::GRAPHS);
+            self.turn_off(why);
         }
         if CALLBACKS_ARE_OURS.load(Ordering::Relaxed) {
             self.flush();
         }
         self.detach();
-        self.give_up(reason::GRAPHS);
+        self.give_up(why);
     }
 
     /// CUPTI gives nothing out, again and again: it is not asked any more.

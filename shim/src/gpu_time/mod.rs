@@ -34,7 +34,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering
 
 use gputrace_abi::layout::note;
 
-pub(crate) use self::detach::graph_comes;
+pub(crate) use self::detach::{graph_comes, peer_comes};
 use self::library::Cupti;
 use self::path::Path;
 use crate::helper::spawn;

@@ -15,6 +15,7 @@ use gputrace_abi::{Class, Event, event};
 use self::communicators::Known;
 use self::operation::Effect;
 pub(crate) use self::operation::{Comm, Operation, UniqueId};
+use crate::gpu_time::peer_comes;
 use crate::hooks::nccl as hooks;
 use crate::interpose::copies::{self, Target};
 use crate::record::{self, Call, Layer};
@@ -68,6 +69,9 @@ impl Running {
         let Target { address, copy } = copies::target(function, tls::caller(), known.copy());
         if address == 0 {
             return 0;
+        }
+        if operation.joins_others() {
+            peer_comes();
         }
         let Some((state, row)) = record::state() else {
             record::count_unrecorded(Class::Collective);

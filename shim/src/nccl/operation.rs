@@ -163,6 +163,12 @@ impl Operation {
         Operation { effect: Effect::Derives, birth: Birth { place, ..UNBORN }, ..Operation::about(comm) }
     }
 
+    /// Whether it makes a communicator whose kernels will wait for other ranks.
+    #[inline(always)]
+    pub(super) fn joins_others(&self) -> bool {
+        matches!(self.effect, Effect::Makes | Effect::MakesAll | Effect::Derives) && self.birth.ranks != 1
+    }
+
     /// The new communicator's rank and number of ranks.
     #[inline(always)]
     pub(crate) fn ranked(self, rank: i32, ranks: i32) -> Operation {
@@ -183,5 +189,20 @@ impl Operation {
         // SAFETY: the program's list of so many ids, which NCCL is about to read.
         let bytes = unsafe { core::slice::from_raw_parts(ids.cast::<u8>(), count as usize * size_of::<UniqueId>()) };
         Operation { birth: Birth { id: names::hash(bytes), ..self.birth }, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_communicator_of_one_rank_joins_nobody() {
+        let of = |ranks| Operation::makes(core::ptr::null_mut()).ranked(0, ranks);
+        assert!(!of(1).joins_others() && of(2).joins_others());
+        assert!(Operation::makes_all(core::ptr::null_mut(), 2, core::ptr::null()).joins_others());
+        // How many ranks of the other one are in it is not said.
+        assert!(Operation::derives(core::ptr::null_mut(), core::ptr::null_mut()).joins_others());
+        assert!(!Operation::none().joins_others());
     }
 }

@@ -133,6 +133,10 @@ pub(super) fn reason_name(key: u64) -> String {
         reason::SHARED => "another tool uses it in this process too",
         reason::VERSION => "it is of a CUDA before 12.6, and could not be taken off again",
         reason::FAILED => "cuptiFinalize failed",
+        reason::PEERS => {
+            "its kernels may wait for other processes or devices (NCCL, shared memory), and to put CUPTI on or to take it off holds up \
+             all launches until they are done"
+        }
         reason::FLUSH => "cuptiActivityFlushAll failed three times in a row",
         _ => "for a reason that this version does not know",
     }
