@@ -96,7 +96,7 @@ impl Process {
             let thread = &mut self.threads[place];
             let Some(row) = view.thread(thread.row) else { continue };
             // Numbers of its calls go on after any that an earlier row can have.
-            thread.calls = Counters::read(row).seen.iter().sum();
+            thread.calls = numbered(&Counters::read(row).seen);
             thread.chain = heads.get(&(thread.row as u32)).and_then(|first| Chain::new(&view, *first));
             let ended = row.state.load(Ordering::Acquire) == thread_state::EXITED;
             if thread.chain.is_none()
@@ -131,6 +131,13 @@ impl Process {
 fn is_free(view: &View, chunk: u32) -> bool {
     let word = view.header().free_chunks.get(chunk as usize / 64);
     word.is_none_or(|word| word.load(Ordering::Acquire) >> (chunk % 64) & 1 != 0)
+}
+
+/// How many of the events that a thread has seen may have a number of their own. Those of malloc and waits for the system have none, and are many: where they
+/// were among them, a step's waits stood in so small a part of all calls that its launches were taken for it.
+fn numbered(seen: &ByClass) -> u64 {
+    let has_none = |class: &Class| matches!(class, Class::HostAlloc | Class::HostFree | Class::OsWait);
+    Class::ALL.iter().filter(|class| !has_none(class)).filter_map(|class| seen.get(*class as usize)).sum()
 }
 
 /// Whether what a row calls its thread's first chunk is another's by now.
@@ -180,6 +187,17 @@ mod tests {
             }
         });
         found
+    }
+
+    #[test]
+    fn calls_are_numbered_on_by_the_driver_s_calls_alone() {
+        let mut seen = ByClass::default();
+        for (class, count) in [(Class::Launch, 1200), (Class::Sync, 100), (Class::Range, 7), (Class::HostAlloc, 50_000)]
+        {
+            seen[class as usize] = count;
+        }
+        (seen[Class::HostFree as usize], seen[Class::OsWait as usize]) = (49_000, 100);
+        assert_eq!(numbered(&seen), 1307);
     }
 
     #[test]
