@@ -17,23 +17,23 @@ use crate::util::{
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A session in a scratch folder.
-struct Session<'a> {
+pub(crate) struct Session<'a> {
     scratch: &'a Scratch,
-    root: PathBuf,
-    trace: PathBuf,
+    pub(crate) root: PathBuf,
+    pub(crate) trace: PathBuf,
     collector: Option<Child>,
     options: &'static [&'static str],
 }
 
 impl<'a> Session<'a> {
-    fn new(scratch: &'a Scratch, options: &'static [&'static str]) -> Session<'a> {
+    pub(crate) fn new(scratch: &'a Scratch, options: &'static [&'static str]) -> Session<'a> {
         shim();
         let (root, trace) = (scratch.path().join("session"), scratch.path().join("trace"));
         Session { scratch, root, trace, collector: None, options }
     }
 
     /// Starts a collector, and waits until it is at work.
-    fn collect(&mut self) {
+    pub(crate) fn collect(&mut self) {
         let mut command = Command::new(gputrace());
         command
             .arg("collect")
@@ -58,7 +58,7 @@ impl<'a> Session<'a> {
     }
 
     /// Ends the collector by a signal: its exit code, and what it said.
-    fn end(&mut self, signal: i32) -> (Option<i32>, String) {
+    pub(crate) fn end(&mut self, signal: i32) -> (Option<i32>, String) {
         let mut child = self.collector.take().expect("it was started");
         // SAFETY: the child was not waited for, so its pid is its own.
         unsafe { libc::kill(child.id() as i32, signal) };
@@ -68,12 +68,12 @@ impl<'a> Session<'a> {
     }
 
     /// A program that launches until it is told to stop.
-    fn start(&self, file: &Path) -> Child {
+    pub(crate) fn start(&self, file: &Path) -> Child {
         self.start_by(&[], file)
     }
 
     /// The same by way of other programs: words before its own.
-    fn start_by(&self, before: &[&str], file: &Path) -> Child {
+    pub(crate) fn start_by(&self, before: &[&str], file: &Path) -> Child {
         let flags = linked_with_library("libcuda.so.1", &driver_folder(Driver::Plain), &["-l:libcuda.so.1"]);
         let program = program_with("switched", "linked", &flags);
         let mut command = Command::new(gputrace());
@@ -81,18 +81,18 @@ impl<'a> Session<'a> {
         command.env("LD_LIBRARY_PATH", driver_folder(Driver::Plain)).stdout(Stdio::null()).spawn().expect("it starts")
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
 
     /// Waits until it has made so many launches more.
-    fn until_made(&self, file: &Path, more: i64) {
+    pub(crate) fn until_made(&self, file: &Path, more: i64) {
         let from = made(file).unwrap_or(0);
         poll(PATIENCE, || made(file).filter(|now| *now >= from + more)).expect("the program goes on");
     }
 
     /// Has the program end; how many launches it made.
-    fn stop(&self, mut child: Child, file: &Path) -> u64 {
+    pub(crate) fn stop(&self, mut child: Child, file: &Path) -> u64 {
         fs::write(file.with_extension("stop"), "").expect("a file");
         assert!(child.wait().expect("it is our child").success());
         made(file).expect("a count") as u64
@@ -112,7 +112,7 @@ impl<'a> Session<'a> {
     }
 
     /// Waits until all programs' ends were seen.
-    fn settle(&self) {
+    pub(crate) fn settle(&self) {
         poll(PATIENCE, || (self.segments() == 0).then_some(())).expect("the segments of those that ended go");
     }
 }
@@ -129,7 +129,7 @@ impl Drop for Session<'_> {
 }
 
 /// Launches of each process that the trace knows: seen, and lost.
-fn launches(trace: &Trace) -> Vec<(u64, u64)> {
+pub(crate) fn launches(trace: &Trace) -> Vec<(u64, u64)> {
     let manifests = trace.manifests();
     assert_eq!(manifests.len(), 1, "one collector goes on for the other");
     let mut all: Vec<_> =

@@ -66,6 +66,7 @@
 //! | `unreached` | children that the shim cannot reach run as they do alone and are named when they use CUDA |
 //! | `attach` | a process that runs is traced from now on, is as it was afterwards, and is left alone where it must be |
 //! | `standing` | a session outlives its collectors: what is traced meanwhile is in the trace, and nothing twice |
+//! | `upgrades` | a process whose collector is of another version, in another namespace, or killed with it has the end and the account that are its own |
 //! | `brake` | a command that faults again and again soon after its start is not traced until somebody says so |
 //! | `signals` | signals, process 1, off switches: gputrace between a program and those who start it |
 //! | `sanitizers` | programs built with sanitizers run and report as they do alone |
@@ -160,5 +161,6 @@ mod timelines;
 mod top;
 mod transparency;
 mod unreached;
+mod upgrades;
 mod waits;
 mod widths;

@@ -174,7 +174,7 @@ pub(super) fn receive(connection: &OwnedFd) -> Message {
         (gputrace_abi::VERSION, None, Some(why)) => Err(Refused::Told(why)),
         (gputrace_abi::VERSION, None, None) if hello.segment_bytes == FILE => {
             let pidfd = peer_pidfd(connection, peer.pid).filter(|_| peer.pid > 0);
-            return Message::File(pidfd.map(|pidfd| Announced { claimed: hello.pid as i32, pid, pidfd }));
+            return Message::File(pidfd.map(|pidfd| Announced { claimed: hello.pid as i32, file: exe, pid, pidfd }));
         }
         (gputrace_abi::VERSION, None, None) => return Message::Nothing,
         (other, ..) => Err(Refused::Version(other)),

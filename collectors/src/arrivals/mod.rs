@@ -54,9 +54,18 @@ pub(crate) struct Arrival {
 pub(crate) struct Announced {
     /// Its own view of its pid, as its segment has it.
     claimed: i32,
+    /// The file's name; none from shims of before, which said no more than their pid. The first processes of two pid namespaces both call themselves 1.
+    file: Option<String>,
     /// In the collector's pid namespace.
     pid: i32,
     pidfd: OwnedFd,
+}
+
+impl Announced {
+    /// Whether it speaks of this file, in which this pid stands.
+    fn is_of(&self, name: &str, claimed: i32) -> bool {
+        self.file.as_deref().map_or(self.claimed == claimed, |file| file == name)
+    }
 }
 
 /// Segments that come as files are looked for this often.
@@ -146,7 +155,7 @@ impl Arrivals {
             let claimed = segment
                 .as_ref()
                 .map_or(0, |s| s.view().header().pid.load(gputrace_abi::sync::Ordering::Relaxed) as i32);
-            let announced = self.announced.iter().rposition(|by| by.claimed == claimed);
+            let announced = self.announced.iter().rposition(|by| by.is_of(name, claimed));
             let announced = announced.map(|place| self.announced.swap_remove(place));
             let (pid, gone) = match (&announced, self.holders.of(name, claimed)) {
                 (Some(by), _) => (by.pid, false),

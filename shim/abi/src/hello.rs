@@ -9,10 +9,13 @@
 //! | 8 | 4 | `version` |
 //! | 12 | 4 | `pid`, as the process itself sees it (another number inside a pid namespace) |
 //! | 16 | 8 | `segment_bytes`; without a descriptor: a [`Refusal`], or [`FILE`] |
-//! | 24 | | without a descriptor: the path of the executable, at most [`EXE_BYTES`] |
+//! | 24 | | without a descriptor: the path of the executable, at most [`EXE_BYTES`]; with [`FILE`]: the file's name, at most [`NAME_BYTES`] |
 
 /// Bytes of the executable's path in a refusal.
 pub const EXE_BYTES: usize = 512;
+
+/// Bytes of the name of a segment's file.
+pub const NAME_BYTES: usize = 64;
 
 /// In place of a segment's size: it stands as a file in the session's folder, where the collector would find it a moment later.
 pub const FILE: u64 = 16;

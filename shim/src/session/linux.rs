@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use gputrace_abi::hello::{EXE_BYTES, FILE, Hello, Refusal};
+use gputrace_abi::hello::{EXE_BYTES, FILE, Hello, NAME_BYTES, Refusal};
 use gputrace_abi::layout::View;
 use gputrace_abi::{MAGIC, VERSION};
 
@@ -80,9 +80,13 @@ pub(super) fn counter_is_good(wanted: Option<&[u8]>) -> bool {
 /// later.
 pub(super) fn make(bytes: u64, forked: bool, notes: u32) -> Result<(), Failure> {
     if AS_FILES.load(Ordering::Relaxed) != 0 {
-        make_file(bytes, forked, notes)?;
+        let name = make_file(bytes, forked, notes)?;
         // Where a collector is at work it knows of us at once, and how we end however soon; else the next one finds the file.
-        let _ = tell(&hello(FILE), None);
+        let mut message = [0u8; size_of::<Hello>() + NAME_BYTES];
+        let said = hello(FILE).into_iter().chain(name.bytes().iter().copied().take(NAME_BYTES));
+        message.iter_mut().zip(said).for_each(|(place, byte)| *place = byte);
+        let length = size_of::<Hello>() + name.bytes().len();
+        let _ = tell(message.get(..length).unwrap_or(&message), None);
         return Ok(());
     }
     let memory = sys::memfd(c"gputrace")?;
@@ -98,7 +102,7 @@ pub(super) fn make(bytes: u64, forked: bool, notes: u32) -> Result<(), Failure> 
     }
     // SAFETY: nothing refers to it yet.
     unsafe { sys::unmap(base, bytes as usize) };
-    make_file(bytes, forked, notes)
+    make_file(bytes, forked, notes).map(|_| ())
 }
 
 /// The message of a process with so large a segment.

@@ -48,7 +48,7 @@ pub(super) fn counter_is_good(wanted: Option<&[u8]>) -> bool {
 
 /// Makes the segment.
 pub(super) fn make(bytes: u64, forked: bool, notes: u32) -> Result<(), Failure> {
-    make_file(bytes, forked, notes)
+    make_file(bytes, forked, notes).map(|_| ())
 }
 
 /// Says why there is no segment.

@@ -241,13 +241,16 @@ fn make(forked: bool) -> Result<(), Failure> {
     platform::make(bytes, forked, notes)
 }
 
-/// A segment for a collector that comes later.
-fn make_file(bytes: u64, forked: bool, notes: u32) -> Result<(), Failure> {
+/// A segment for a collector that comes later. The name of its file.
+fn make_file(bytes: u64, forked: bool, notes: u32) -> Result<Path, Failure> {
+    let mut name = Path::empty();
+    name.push(b"seg-");
+    name.push_number(u64::from(sys::getpid()));
+    name.push(b"-");
+    name.push_number(sys::clock_ns(sys::MONOTONIC));
     let mut path = Path::folder();
-    path.push(b"/seg-");
-    path.push_number(u64::from(sys::getpid()));
-    path.push(b"-");
-    path.push_number(sys::clock_ns(sys::MONOTONIC));
+    path.push(b"/");
+    path.push(name.bytes());
     let file =
         sys::open(path.c_str(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600).map_err(|error| match error.0 {
             // A process of another user, which the launcher names: the session is not open to it.
@@ -260,7 +263,7 @@ fn make_file(bytes: u64, forked: bool, notes: u32) -> Result<(), Failure> {
     match mapped {
         Ok(base) => {
             fill(base, bytes, forked, notes);
-            Ok(())
+            Ok(name)
         }
         Err(_) => {
             sys::unlink(path.c_str());
