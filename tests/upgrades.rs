@@ -1,9 +1,76 @@
-//! What becomes of processes whose collector is another one than theirs: in another namespace of pids.
+//! What becomes of processes whose collector is another one than theirs: of another version, or in another namespace of pids.
 
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
-use crate::standing::Session;
-use crate::util::{Driver, Scratch, Trace, count, driver_folder, gputrace, lacks, needs, program};
+use crate::standing::{Session, launches};
+use crate::switching::grids;
+use crate::util::{Driver, Scratch, Trace, count, driver_folder, gputrace, lacks, needs, poll, program};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Where a segment's version stands in it.
+const VERSION_AT: u64 = 8;
+
+/// The one segment's file of a session.
+fn segment(session: &Session<'_>) -> PathBuf {
+    let entries = fs::read_dir(session.root.join("s")).expect("a session").flatten().map(|entry| entry.path());
+    let named = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seg-"));
+    let mut all: Vec<PathBuf> = entries.filter(named).collect();
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+/// What the gputrace that wrote it calls version 1, another one does not, whichever of the two is the newer.
+fn is_told(session: &Session<'_>, version: u32) {
+    let file = File::options().write(true).open(segment(session)).expect("a segment");
+    file.write_all_at(&version.to_le_bytes(), VERSION_AT).expect("it can be written");
+}
+
+#[test]
+fn a_process_whose_shim_is_of_another_version_runs_on_and_is_named_with_both() {
+    let scratch = Scratch::new();
+    for known in [false, true] {
+        let mut session = Session::new(&scratch, &["--detail", "full"]);
+        session.collect();
+        let file = session.file(if known { "known" } else { "new" });
+        if !known {
+            session.end(libc::SIGTERM);
+        }
+        let running = session.start(&file);
+        session.until_made(&file, 100);
+        let pid = running.id();
+        if known {
+            session.end(libc::SIGTERM);
+        }
+        is_told(&session, 7);
+        session.collect();
+        session.until_made(&file, 100);
+        let manifest = || Trace::open(&session.trace).manifests().pop();
+        let untraced = || manifest()?.untraced.into_iter().find(|process| process.pid == pid as i32);
+        let untraced = poll(PATIENCE, untraced).expect("it is in the trace as one that is not traced");
+        let both = "its shim speaks version 7 of the segment, this gputrace 1";
+        assert!(untraced.reason.starts_with(both) && untraced.exe.contains("switched"), "{untraced:?}");
+        let (code, said) = session.end(libc::SIGTERM);
+        assert_eq!(code, Some(0));
+        assert_eq!(said.lines().filter(|line| line.contains(&format!("is not traced: {both}"))).count(), 1, "{said}");
+        // Whoever has its version goes on with it: what its ring has room for is not lost, and each of its calls counted.
+        is_told(&session, 1);
+        session.collect();
+        let made = session.stop(running, &file);
+        session.settle();
+        session.end(libc::SIGTERM);
+        let trace = Trace::open(&session.trace);
+        let [(seen, lost)] = launches(&trace)[..] else { panic!("{:?}", launches(&trace)) };
+        let recorded: u64 = grids(&trace).iter().map(|(_, count)| *count as u64).sum();
+        assert_eq!((seen, recorded + lost), (made, made), "known before: {known}");
+        for folder in [&session.root, &session.trace] {
+            fs::remove_dir_all(folder).expect("ours");
+        }
+    }
+}
 
 #[test]
 fn processes_that_call_themselves_the_same_in_namespaces_of_their_own_have_each_its_own_end() {

@@ -26,7 +26,9 @@ pub(crate) struct Segment {
 /// Why a segment is not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
-    #[error("its shim speaks version {0} of the segment, this gputrace {VERSION}")]
+    #[error(
+        "its shim speaks version {0} of the segment, this gputrace {VERSION}: collect it with the gputrace that it was started by, or start it anew"
+    )]
     Version(u32),
     #[error("its segment has {0} bytes, which is none")]
     Size(u64),
