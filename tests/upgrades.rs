@@ -1,4 +1,5 @@
-//! What becomes of processes whose collector is another one than theirs: of another version, or in another namespace of pids.
+//! What becomes of processes whose collector is another one than theirs: of another version, in another namespace of pids, or killed together
+//! with them.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -6,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::faults::one_line;
 use crate::standing::{Session, launches};
 use crate::switching::grids;
 use crate::util::{Driver, Scratch, Trace, count, driver_folder, gputrace, lacks, needs, poll, program};
@@ -70,6 +72,33 @@ fn a_process_whose_shim_is_of_another_version_runs_on_and_is_named_with_both() {
             fs::remove_dir_all(folder).expect("ours");
         }
     }
+}
+
+#[test]
+fn a_collector_and_its_process_that_are_killed_at_once_leave_what_the_ring_holds_to_the_next_one() {
+    let scratch = Scratch::new();
+    let mut session = Session::new(&scratch, &["--detail", "full"]);
+    session.collect();
+    let file = session.file("count");
+    let mut running = session.start(&file);
+    session.until_made(&file, 2000);
+    running.kill().expect("it is our child");
+    session.end(libc::SIGKILL);
+    running.wait().expect("it is our child");
+    let refused = scratch.gputrace(&["recover", &session.trace.to_string_lossy()]).expect(1);
+    one_line(&refused.stderr, "its session goes on with it, and loses nothing");
+    session.collect();
+    session.settle();
+    session.end(libc::SIGTERM);
+    let trace = Trace::open(&session.trace);
+    let made = crate::switching::made(&file).expect("a count") as u64;
+    let [(seen, lost)] = launches(&trace)[..] else { panic!("{:?}", launches(&trace)) };
+    // It says how many it made after each wait for some of them.
+    assert!((made..made + 100).contains(&seen), "{seen} of {made}");
+    // One that was being made when it was killed is not there.
+    let recorded: u64 = grids(&trace).iter().map(|(_, count)| *count as u64).sum();
+    assert!(recorded + lost == seen || recorded + lost + 1 == seen, "{recorded} and {lost} of {seen}");
+    trace.assert_balanced();
 }
 
 #[test]
