@@ -12,7 +12,8 @@ use gputrace_collectors::manifest::Inline;
 
 use crate::inherited::assert_launches;
 use crate::routes::{BY_LOOKUP, assert_route, counted};
-use crate::util::{Scratch, Target, count, lacks, needs, program_by};
+use crate::stacks::native;
+use crate::util::{Scratch, Target, count, lacks, linked_with, needs, program_by};
 
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
 const SYSTEM: &str = "/usr/aarch64-linux-gnu";
@@ -37,10 +38,27 @@ fn emulated<'a>(scratch: &'a Scratch, libraries: &Path, name: &str, driver: &Pat
 
 /// The same with more options of the emulator.
 fn emulated_with<'a>(scratch: &'a Scratch, libraries: &Path, name: &str, driver: &Path, more: &[&str]) -> Target<'a> {
+    emulated_program(scratch, libraries, &program_by(COMPILER, name, "", &[]), driver, more)
+}
+
+/// A folder for LD_LIBRARY_PATH with this driver.
+fn folder_of(scratch: &Scratch, driver: &Path) -> PathBuf {
     let folder = scratch.path().join("driver");
     let _ = std::fs::create_dir(&folder);
     let _ = std::fs::remove_file(folder.join("libcuda.so.1"));
     symlink(driver, folder.join("libcuda.so.1")).expect("a link");
+    folder
+}
+
+/// The same of a program that is made already.
+fn emulated_program<'a>(
+    scratch: &'a Scratch,
+    libraries: &Path,
+    program: &Path,
+    driver: &Path,
+    more: &[&str],
+) -> Target<'a> {
+    let folder = folder_of(scratch, driver);
     let preload = format!("LD_PRELOAD={}", libraries.join("libgputrace_shim.so").display());
     // The emulator itself is this machine's program; only what it emulates is to be traced.
     let target = scratch.target("env").args([
@@ -56,7 +74,7 @@ fn emulated_with<'a>(scratch: &'a Scratch, libraries: &Path, name: &str, driver:
     ]);
     let target = target.args(more);
     // The emulated counter is another than this machine's.
-    target.arg(program_by(COMPILER, name, "", &[])).env("LD_LIBRARY_PATH", folder).env("GPUTRACE_CLOCK", "monotonic")
+    target.arg(program).env("LD_LIBRARY_PATH", folder).env("GPUTRACE_CLOCK", "monotonic")
 }
 
 fn odd_driver() -> PathBuf {
@@ -171,4 +189,34 @@ fn allocations_and_errno_are_the_programs_own() {
     let blocks = trace.table("host_memory");
     let ours = blocks.rows().filter(|row| row.text("action") == "alloc" && row.int("bytes") == 70_001);
     assert_eq!(ours.count(), 50);
+}
+
+#[test]
+fn the_functions_that_led_to_a_wait_are_found_where_return_addresses_are_signed_too() {
+    let Some(libraries) = libraries() else { return };
+    let scratch = Scratch::new();
+    let driver = libraries.join("libfake_cuda.so");
+    let folder = folder_of(&scratch, &driver).display().to_string();
+    // As most distributions have it for their libraries. The emulated processor signs.
+    for protection in ["none", "standard"] {
+        let flags = ["-O2", "-fomit-frame-pointer", "-g", &format!("-mbranch-protection={protection}")];
+        let own = std::process::id();
+        let library = [&flags[..], &["-DLIBRARY", "-shared", "-fPIC"]].concat();
+        let library = program_by(COMPILER, "native_stacks", &format!("{protection}-{own}.so"), &library);
+        let linked = linked_with(Path::new(&folder), &[&library.display().to_string(), "-lpthread"]);
+        let linked: Vec<&str> = flags.into_iter().chain(linked.iter().map(String::as_str)).collect();
+        let program = program_by(COMPILER, "native_stacks", &format!("{protection}-{own}"), &linked);
+        let target =
+            emulated_program(&scratch, &libraries, &program, &driver, &[]).args(["wait", "thread", "callback"]);
+        let run = target.options(["--stacks-over", "0"]).same().expect(0);
+        let waits = native(&run);
+        let with = |more: &[&str]| {
+            ["wait_here", "middle", "outer"].iter().chain(more).map(|name| (*name).to_owned()).collect()
+        };
+        let wanted: [Vec<String>; 3] = [with(&["main"]), with(&["work"]), with(&["in_library", "main"])];
+        assert_eq!(waits, wanted, "{protection}");
+        for file in [library, program] {
+            std::fs::remove_file(file).expect("our own file");
+        }
+    }
 }

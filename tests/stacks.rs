@@ -312,7 +312,7 @@ fn a_forked_child_describes_its_stacks_anew() {
 }
 
 /// Functions of the native stacks of all waits, in their order, innermost first, up to the first of libc's.
-fn native(run: &Finished) -> Vec<Vec<String>> {
+pub(crate) fn native(run: &Finished) -> Vec<Vec<String>> {
     let trace = run.read();
     let (names, mut rows) = (trace.names(), BTreeMap::new());
     for row in trace.table("stacks").rows() {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gimli::{BaseAddresses, CfaRule, EhFrame, EhFrameHdr, LittleEndian, Register, RegisterRule, UnwindContext};
-use gimli::{Pointer, UnwindSection};
+use gimli::{Pointer, UnwindSection, Vendor};
 use object::read::{ReadCache, elf::ElfFile64};
 use object::{Endianness, Object, ObjectSection};
 
@@ -28,6 +28,11 @@ const MOST_BYTES: u64 = 256 << 20;
 const NUMBERS: (Register, Register) = (gimli::X86_64::RSP, gimli::X86_64::RA);
 #[cfg(target_arch = "aarch64")]
 const NUMBERS: (Register, Register) = (gimli::AArch64::SP, gimli::AArch64::X30);
+
+/// Whose extensions of DWARF the tables have: ARM's say where a return address is signed.
+const VENDOR: Vendor = if cfg!(target_arch = "aarch64") { Vendor::AArch64 } else { Vendor::Default };
+/// The address in a return address: a signature stands in the bits above (most distributions' libraries for aarch64 sign theirs, on processors that can).
+const ADDRESS: u64 = if cfg!(target_arch = "aarch64") { (1 << 48) - 1 } else { u64::MAX };
 
 /// Values of registers, by DWARF's numbers; none: not known.
 type Registers = [Option<u64>; REGISTERS];
@@ -195,7 +200,8 @@ impl Tables {
         known: &Registers,
         return_address: Register,
     ) -> Option<(u64, Registers)> {
-        let frames = EhFrame::new(&self.frames, LittleEndian);
+        let mut frames = EhFrame::new(&self.frames, LittleEndian);
+        frames.set_vendor(VENDOR);
         // Linkers count a table's entries in four bytes. Of a number of eight gimli would make sizes that are none.
         if self.header.get(2) != Some(&gimli::DW_EH_PE_udata4.0) {
             return None;
@@ -222,7 +228,7 @@ impl Tables {
         if matches!(row.register(return_address), Some(RegisterRule::Undefined)) {
             return Some((0, *known));
         }
-        let next = restored(return_address)??;
+        let next = restored(return_address)?? & ADDRESS;
         let mut registers = [None; REGISTERS];
         for (number, register) in registers.iter_mut().enumerate() {
             *register = restored(Register(number as u16)).flatten();

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
 
 use gputrace_abi::stack::NATIVE;
 
-use super::{Place, Step, bounds, find, here, step, walk};
+use super::{Place, Step, address, bounds, find, here, step, walk};
 use crate::stack::frames::{Key, Sink};
 use crate::stack::memory::word;
 use crate::stack::{known, python};
@@ -117,9 +117,9 @@ impl Memory {
         for (at, pair) in entries.windows(2).enumerate().rev() {
             let [outer, inner] = pair else { continue };
             // SAFETY: the words lie between the stack pointer and the end of the stack, where they were read before.
-            let holds = |at: usize, value: usize| unsafe { word(at) } == Some(value);
-            let caller = holds(inner.caller_at, outer.place.pc);
-            if !caller || inner.frame_at != 0 && !holds(inner.frame_at, outer.place.frame) {
+            let word = |at: usize| unsafe { word(at) };
+            let caller = word(inner.caller_at).map(address) == Some(outer.place.pc);
+            if !caller || inner.frame_at != 0 && word(inner.frame_at) != Some(outer.place.frame) {
                 return at + 1;
             }
         }
