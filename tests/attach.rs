@@ -210,6 +210,37 @@ fn calls_between_attach_and_detach_are_counted_and_the_driver_is_as_it_was() {
 }
 
 #[test]
+fn a_thread_that_makes_the_calls_computes_on_with_its_own_registers() {
+    let scratch = Scratch::new();
+    shim();
+    let file = scratch.file("orders", [0u8; 4096]);
+    // It has no other thread, and this one is in no call.
+    let mut command = Command::new(program("vectors"));
+    command.arg(&file).env("LD_LIBRARY_PATH", driver_folder(Driver::Symbolic)).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    let compared = || {
+        let bytes = fs::read(&file).expect("its file");
+        u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"))
+    };
+    let until_more = || {
+        let from = compared();
+        poll(PATIENCE, || (compared() >= from + 5).then_some(())).expect("it computes, and finds what it had");
+    };
+    until_more();
+    for cycle in 0..3 {
+        let attached = Attached::to(&scratch, &child.id().to_string(), &format!("trace{cycle}"));
+        until_more();
+        attached.detach();
+        until_more();
+    }
+    let orders = File::options().write(true).open(&file).expect("its file");
+    orders.write_all_at(&1u64.to_le_bytes(), 0).expect("it can be written");
+    let mut said = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut said).expect("text");
+    assert!(child.wait().expect("it is our child").success() && said.ends_with(" ok\n"), "{said}");
+}
+
+#[test]
 fn a_killed_gputrace_leaves_the_program_as_it_was_and_the_next_one_makes_its_trace_whole() {
     let scratch = Scratch::new();
     let mut running = Running::start(&scratch, "orders", 4, true);

@@ -24,8 +24,21 @@ pub(super) const BY_NUMBER: &[(u16, usize)] = &{
     all
 };
 
-/// The vector registers.
-pub(super) const OTHERS: &[i32] = &[2];
+/// The vector registers: those of SVE, with their predicates, of which the plain ones are the lower parts; and where there is none the plain ones.
+/// A thread that computes with SVE and gets only these back computes on with zeros.
+pub(super) const OTHERS: &[i32] = &[SVE, 2];
+const SVE: i32 = 0x405;
+
+/// How many bytes the set has of which these were read into so much room; none: there may be more.
+pub(super) fn whole(set: i32, bytes: &[u8], room: usize) -> Option<usize> {
+    if set != SVE {
+        return Some(bytes.len()).filter(|length| *length < room);
+    }
+    // What the kernel says that it wrote is as much as the longest vectors of all would need; the set itself says how long it is. What is
+    // written back has to be of so many whole vectors of the shortest kind.
+    let length = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
+    Some(length.next_multiple_of(16)).filter(|length| *length <= bytes.len())
+}
 /// The number of the system call that a thread is in.
 const SYSTEM_CALL: i32 = 0x404;
 /// The thread register.

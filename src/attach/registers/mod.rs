@@ -71,11 +71,12 @@ pub(super) fn others(tid: i32) -> io::Result<(i32, Vec<u8>)> {
     for set in processor::OTHERS {
         let mut bytes = vec![0; ROOM];
         match ptrace::registers(tid, *set, &mut bytes) {
-            Ok(length) if length < ROOM => {
-                bytes.truncate(length);
-                return Ok((*set, bytes));
+            Ok(length) => {
+                if let Some(length) = processor::whole(*set, bytes.get(..length).unwrap_or(&bytes), ROOM) {
+                    bytes.truncate(length);
+                    return Ok((*set, bytes));
+                }
             }
-            Ok(_) => {}
             Err(error) => last = Some(error),
         }
     }

@@ -43,6 +43,11 @@ pub(super) const BY_NUMBER: &[(u16, usize)] = &[
 /// All that XSAVE saves; and where there is none the registers of x87 and SSE.
 pub(super) const OTHERS: &[i32] = &[0x202, 2];
 
+/// How many bytes the set has of which these were read into so much room; none: there may be more.
+pub(super) fn whole(_: i32, bytes: &[u8], room: usize) -> Option<usize> {
+    Some(bytes.len()).filter(|length| *length < room)
+}
+
 /// The instruction that makes a system call.
 pub(in crate::attach) const SYSCALL: &[u8] = &[0x0f, 0x05];
 
