@@ -6,6 +6,7 @@
 mod asked;
 mod cost;
 mod given;
+mod forbidden;
 mod kept;
 mod labels;
 mod layer;
@@ -405,23 +406,6 @@ fn another_ones_hooks_see_each_commit_once_before_and_after_ours() {
     for order in ["before", "after"] {
         each("metal_odd.m", &[order], assert_command_buffers);
     }
-}
-
-#[test]
-fn what_metal_forbids_ends_as_it_does_alone() {
-    for way in ["twice", "late"] {
-        each_with("metal_odd.m", &[way], &[], |run| {
-            assert_eq!(run.run.code(), 128 + libc::SIGABRT, "{}", run.who);
-            assert!(run.run.stderr.contains("failed assertion"), "{}", run.who);
-        });
-    }
-    each_with("metal_odd.m", &["twice"], &[("FAKE_METAL_LENIENT", "1")], |run| {
-        assert_eq!(run.run.code(), 0, "{}", run.who);
-        assert_eq!(run.truth("command_buffer").len(), 1, "{}", run.who);
-        let table = run.trace.table("command_buffers");
-        let known: Vec<_> = sorted(&table, "start_ns").iter().map(|row| row.maybe_int("gpu_ns").is_some()).collect();
-        assert_eq!(known, [true, false], "{}", run.who);
-    });
 }
 
 #[test]

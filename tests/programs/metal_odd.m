@@ -17,7 +17,7 @@
  *        metal_odd classes        queues of five classes
  *        metal_odd wrapper        a queue of a class that lacks what queues have
  *        metal_odd signature      a queue whose commandBuffer has another signature than Metal's
- *        metal_odd twice          commits a command buffer twice
+ *        metal_odd twice          commits a command buffer twice, and once more when it has completed
  *        metal_odd late           adds a handler after the commit
  *        metal_odd vanish         the device goes away while a command buffer runs
  *        metal_odd nothing        no device: messages to nil
@@ -419,6 +419,7 @@ static void twice(void) {
     [work commit];
     [work commit];
     await_handlers(1);
+    [work commit];
 }
 
 static void late(void) {

@@ -216,7 +216,7 @@ const CLASSES_OF: &[(&str, &[&str])] = &[
     ("transfers", &["transfer"]),
     ("device_memory", &["alloc", "free"]),
     ("collectives", &["collective"]),
-    ("api", &["api", "module", "sync", "free"]),
+    ("api", &["api", "commit", "free", "module", "sync"]),
     ("ranges", &["range"]),
     ("os_waits", &["os_wait"]),
 ];

@@ -230,7 +230,7 @@ pub(super) const OTHER_API: Table = Table {
             Text,
             Dictionary,
             NONE,
-            "class of the function, such as module or api; of Metal sync for a new command buffer that found room, free for a buffer that was a part of a heap",
+            "class of the function, such as module or api; of Metal sync for a new command buffer that found room, free for a buffer that was a part of a heap, commit for one of a command buffer that had been committed already",
         ),
         CONTEXT,
         DEVICE,

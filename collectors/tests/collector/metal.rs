@@ -8,7 +8,7 @@ mod order;
 use arrow::array::RecordBatch;
 use gputrace_abi::clock::counter;
 use gputrace_abi::event::{Event, pack_block, pack_grid, text_kind};
-use gputrace_abi::metal::{FLAG_NUMBERED, encoder, status, storage};
+use gputrace_abi::metal::{AGAIN, FLAG_NUMBERED, encoder, status, storage};
 use gputrace_collectors::names::{NameKind, id};
 
 use crate::rows::{batches, count, flags, numbers, texts, values};

@@ -1,6 +1,7 @@
 //! Messages to encoders and command buffers: what belongs to which.
 
 use gputrace_abi::event::detail;
+use gputrace_abi::metal::AGAIN;
 
 use super::content;
 use super::rows::Committed;
@@ -139,6 +140,12 @@ impl Metal {
 
     pub(super) fn commit(&mut self, mut message: Message, around: &mut Around<'_>) {
         let [object, queue, label, count] = message.payload;
+        if !message.numbered && (count == AGAIN || self.is_under_way(object, message.call.start_ns)) {
+            // What runs is the first one, which has the launch and the times.
+            self.again += 1;
+            message.call.stream = queue as i64;
+            return around.tables.api(&message.call, object as i64, false);
+        }
         let open = match message.numbered {
             true => self.members_of(object),
             // One that is there only since then has the address of the one that is committed, which was told too late.
@@ -146,8 +153,6 @@ impl Metal {
             false => self.open.remove(object),
         };
         let key = message.key();
-        // Nothing was encoded since, nor the address given out again.
-        let is_second = open.is_none() && self.committed.get(key).is_some();
         let open = open.unwrap_or_default();
         self.leave(&open);
         // The shim asks a command buffer for its queue only where nobody saw it made.
@@ -187,12 +192,6 @@ impl Metal {
         of_queue.committed += 1;
         let labels = (open.label.is_some(), of_queue.label);
         let committed = Committed::new(&message, &content, &launch, count, labels);
-        if is_second {
-            // What runs is the first one.
-            self.twice += 1;
-            self.close(&committed, None, around);
-            return around.tables.settle();
-        }
         match self.early.remove(key).filter(|times: &Times| times.told_ns > message.call.start_ns) {
             Some(times) => self.close(&committed, Some(&times), around),
             None => {
@@ -204,6 +203,13 @@ impl Metal {
             }
         }
         around.tables.settle();
+    }
+
+    /// Whether a command buffer was committed and is not seen to have completed: nothing was encoded since, nor the address given out
+    /// again.
+    fn is_under_way(&self, buffer: u64, now_ns: i64) -> bool {
+        let is_open = self.open.get(buffer).is_some_and(|open| open.since_ns <= now_ns);
+        !is_open && self.committed.get(buffer).is_some()
     }
 
     /// The command buffers of a commit with this number, as one.

@@ -176,7 +176,7 @@ pub(crate) struct Metal {
     /// Commits that were forgotten before their times came.
     forgotten: u64,
     /// Commits of command buffers that were committed already.
-    twice: u64,
+    again: u64,
     /// Command buffers that were waited for, and whose commit was not seen.
     unseen_commits: u64,
     /// Dispatches that did not wait for their commit: too many did.
@@ -206,7 +206,7 @@ impl Default for Metal {
             unseen: Unseen::default(),
             strays: 0,
             forgotten: 0,
-            twice: 0,
+            again: 0,
             unseen_commits: 0,
             not_held: 0,
         }
@@ -337,7 +337,7 @@ impl Metal {
         let forgotten = (self.forgotten > 0).then(|| {
             format!("{} Metal command buffers were forgotten before they were seen to complete", self.forgotten)
         });
-        let twice = (self.twice > 0).then(|| {
+        let again = (self.again > 0).then(|| {
             format!(
                 "{} commits of Metal command buffers that were committed already: the times are the first one's",
                 self.twice
@@ -361,7 +361,7 @@ impl Metal {
             .notes()
             .chain(strays)
             .chain(forgotten)
-            .chain(twice)
+            .chain(again)
             .chain(lost)
             .chain(self.members.notes())
             .chain(self.memory.note())

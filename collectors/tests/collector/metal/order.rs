@@ -86,7 +86,7 @@ fn a_commit_that_is_told_too_late_takes_nothing_of_who_has_its_address() {
 }
 
 #[test]
-fn of_two_commits_of_a_command_buffer_the_first_one_has_its_time() {
+fn of_several_commits_of_a_command_buffer_the_first_one_is_the_launch_and_has_its_time() {
     let folder = Folder::new("metal-twice");
     let running = collect(&folder);
     let mut target = Target::new(&folder.session());
@@ -95,12 +95,22 @@ fn of_two_commits_of_a_command_buffer_the_first_one_has_its_time() {
     commit(&mut one, 0x1000);
     commit(&mut one, 0x1000);
     one.gpu_times(0x1000, 900, 0, DONE);
+    // It has completed: the shim says that it asked.
+    one.call("[MTLCommandBuffer commit]", [0x1000, QUEUE, 0, AGAIN]);
     target.exit(0);
     let manifest = finish(running);
-    let told = "1 commits of Metal command buffers that were committed already: the times are the first one's";
+    let told = "2 commits of Metal command buffers that had been committed already: the first one gave the GPU its work and has the \
+                launch and the times; these stand in api alone";
     assert_eq!(manifest.processes[0].notes, [told]);
-    let buffers = table(&folder, "command_buffers");
-    let mut rows: Vec<_> = values(&buffers, "start_ns").into_iter().zip(numbers(&buffers, "gpu_ns")).collect();
-    rows.sort();
-    assert_eq!(rows.into_iter().map(|(_, gpu_ns)| gpu_ns).collect::<Vec<_>>(), [Some(900), None]);
+    assert_eq!(manifest.processes[0].accounting["commit"].recorded, 3);
+    assert_eq!(numbers(&table(&folder, "command_buffers"), "gpu_ns"), [Some(900)]);
+    assert_eq!(numbers(&table(&folder, "launches"), "kernels"), [Some(0)]);
+    let calls = table(&folder, "api");
+    let again: Vec<i64> = values(&calls, "handle")
+        .into_iter()
+        .zip(texts(&calls, "class"))
+        .filter(|(_, class)| class == "commit")
+        .map(|(handle, _)| handle)
+        .collect();
+    assert_eq!(again, [0x1000; 2]);
 }

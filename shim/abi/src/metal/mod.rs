@@ -13,7 +13,7 @@
 //! | Encode [`COMMANDS`](crate::event::detail::COMMANDS) | encoder | 0 | commands of an indirect command buffer; 1 where their number stands in memory | 0 |
 //! | Encode [`END_ENCODER`](crate::event::detail::END_ENCODER) | encoder | 0 | 0 | 0 |
 //! | Encode [`COMMITTED`](crate::event::detail::COMMITTED) | 0 | command buffer of Metal 4's | number of its commit | 0 |
-//! | Commit | command buffer, or number of the commit with [`FLAG_NUMBERED`] | queue; 0: that of the [`ROOM`](crate::event::detail::ROOM) that returned the command buffer | key of the queue's label, where word 1 has the queue; 0: none, or none that is new | command buffers |
+//! | Commit | command buffer, or number of the commit with [`FLAG_NUMBERED`] | queue; 0: that of the [`ROOM`](crate::event::detail::ROOM) that returned the command buffer | key of the queue's label, where word 1 has the queue; 0: none, or none that is new | command buffers; [`AGAIN`] |
 //! | Sync STREAM, [`SCHEDULE`](crate::event::detail::SCHEDULE) | command buffer | queue | 0 | 0 |
 //! | Sync [`ROOM`](crate::event::detail::ROOM) | new command buffer | queue | 0 | 0 |
 //! | Sync EVENT | shared event | 0 | value | milliseconds at most |
@@ -37,6 +37,9 @@ pub mod pixels;
 
 /// Commit: word 0 is no object but a number of its own (Metal 4, where feedback names no command buffer).
 pub const FLAG_NUMBERED: u16 = 1 << 8;
+
+/// Commit, word 3: the command buffer had been committed already, and its queue takes no work of it anew.
+pub const AGAIN: u64 = 0;
 
 /// What [`crate::event::KIND_GPU_TIMES`] says of scheduling of which nothing is known.
 pub const UNSCHEDULED: u64 = u64::MAX;

@@ -19,7 +19,7 @@ messages! {
 
     // It may be gone when its commit returns: a handler of the program's may have been the last one to hold it.
     Commit NONE commit "commit" "v@:" () -> () [|this, _| commits::begin::<SLOT>(this)]
-        => |this: Id, (), [queue, label]: [u64; 2]| [this as u64, queue, label, 1];
+        => |this: Id, (), [queue, label, count]: [u64; 3]| [this as u64, queue, label, count];
     Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => @at |this, (), at| names::labelled(this, label, at);
     Api NONE enqueue "enqueue" "v@:" () -> () => |this, ()| about(this);
 
@@ -118,7 +118,7 @@ const NO_SLOT: usize = usize::MAX;
 
 /// Records a commit that did not come by a trampoline of its class.
 pub(super) fn committed(this: Id, original: Original) {
-    let payload = |this: Id, (), [queue, label]: [u64; 2], _| [this as u64, queue, label, 1];
+    let payload = |this: Id, (), [queue, label, count]: [u64; 3], _| [this as u64, queue, label, count];
     let before = |this, _| commits::begin::<NO_SLOT>(this);
     record::message(commit::HOOK, commit::NUMBER, this, before, |_| original.call(), payload);
 }

@@ -5,7 +5,10 @@
 //! an old one. One that is not in it (another has its place, or it was made while recording was paused, or nobody saw it made) is
 //! asked.
 
+use core::hint::cold_path;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use gputrace_abi::metal::AGAIN;
 
 use super::command_buffer::{self, queue};
 use super::{completed, names};
@@ -49,27 +52,44 @@ pub(super) fn made(buffer: Id, is_told: bool) {
     }
 }
 
-/// A command buffer is about to be committed: its end will be told. Returns its queue and the key of that one's label; zeros where
-/// the collector knows them.
+/// A command buffer is about to be committed: its end will be told. Returns its queue and the key of that one's label, zeros where
+/// the collector knows them, and how many command buffers these are: one, or [`AGAIN`].
 #[inline(always)]
-pub(super) fn begin<const SLOT: usize>(buffer: Id) -> [u64; 2] {
+pub(super) fn begin<const SLOT: usize>(buffer: Id) -> [u64; 3] {
     let (place, address) = (place(buffer), buffer as usize);
-    // What was left before is tried again.
-    let known = place.load(Ordering::Relaxed) & !LEFT;
-    let is_seen = known & !HEARD == address | SEEN;
-    place.store(address | HEARD | if is_seen { SEEN } else { 0 }, Ordering::Relaxed);
-    if known & !SEEN != address | HEARD {
-        // One that was committed before takes no handlers, and its program is about to hear of it.
-        if is_seen || command_buffer::status(buffer) <= ENQUEUED {
-            completed::listen::<SLOT>(buffer);
-        }
+    if place.load(Ordering::Relaxed) == address | SEEN {
+        place.store(address | SEEN | HEARD, Ordering::Relaxed);
+        completed::listen::<SLOT>(buffer);
+        return [0, 0, 1];
     }
-    if is_seen { [0; 2] } else { whose(buffer) }
+    cold_path();
+    begin_unseen(buffer, completed::listen::<SLOT>)
+}
+
+/// The same of one that nobody saw made, or that was committed before.
+#[cold]
+#[inline(never)]
+fn begin_unseen(buffer: Id, listen: fn(Id)) -> [u64; 3] {
+    let (place, address) = (place(buffer), buffer as usize);
+    let known = place.load(Ordering::Relaxed);
+    let is_heard = known & !(SEEN | LEFT) == address | HEARD;
+    let [is_seen, is_left] = [SEEN, LEFT].map(|bit| is_heard && known & bit != 0);
+    let is_committed = command_buffer::status(buffer) > ENQUEUED;
+    // What was left before is tried again, whether Metal had taken its work then or not: it has no event yet.
+    let count = if is_committed && !is_left { AGAIN } else { 1 };
+    // One that was committed before takes no handlers, and its program is about to hear of it. It may complete meanwhile, so nothing
+    // more is remembered of it.
+    if count != AGAIN {
+        place.store(address | HEARD | if is_seen { SEEN } else { 0 }, Ordering::Relaxed);
+    }
+    if !is_heard && !is_committed {
+        listen(buffer);
+    }
+    let [queue, label] = if is_seen { [0; 2] } else { whose(buffer) };
+    [queue, label, count]
 }
 
 /// What the messages before this one did not tell: they were sent while recording was paused, or nobody saw them.
-#[cold]
-#[inline(never)]
 fn whose(buffer: Id) -> [u64; 2] {
     let queue = queue(buffer);
     [queue, names::label(send!(queue as Id, "label"; Id), At::UNKNOWN)]
