@@ -66,7 +66,7 @@ MESSAGES = {
     "new-heap": ("newHeapWithDescriptor:", 60),
     "new-event": ("newSharedEvent", 60),
     "new-pipeline": ("newComputePipelineStateWithFunction:error:", 60),
-    "new-long": ("the same, of a name of 88 bytes", 60),
+    "new-long": ("the same, of a name of 85 bytes", 60),
     "new-described": ("newComputePipelineStateWithDescriptor:..., labelled", 60),
     "end-buffer": ("dealloc of a buffer", 60),
     "end-pipeline": ("dealloc of a pipeline", 60),

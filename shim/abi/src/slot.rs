@@ -9,15 +9,12 @@ use crate::sync::{AtomicU64, Ordering};
 #[repr(C, align(64))]
 pub struct Slot([AtomicU64; 8]);
 
-/// Stores as much of a text as there is room for.
+/// Stores as much of a short text as there is room for.
 #[inline(always)]
 fn put<const WORDS: usize>(places: &[AtomicU64; WORDS], text: &[u8]) {
     let (whole, end) = text.as_chunks::<8>();
     // Of a loop over what may end the compiler makes one with twice as many branches.
-    if let Some(whole) = whole.first_chunk::<WORDS>() {
-        for (word, place) in whole.iter().zip(places) {
-            place.store(u64::from_le_bytes(*word), Ordering::Relaxed);
-        }
+    if put_words::<WORDS>(places, whole) {
         return;
     }
     let mut places = places.iter();
@@ -27,6 +24,35 @@ fn put<const WORDS: usize>(places: &[AtomicU64; WORDS], text: &[u8]) {
     if let Some(place) = places.next().filter(|_| !end.is_empty()) {
         place.store(crate::text::last_word(text), Ordering::Relaxed);
     }
+}
+
+/// The same of one of any length, by one jump to as many stores as there are whole words: of the loop each takes five instructions.
+#[inline(always)]
+fn put_long(places: &[AtomicU64; 7], text: &[u8]) {
+    let (whole, end) = text.as_chunks::<8>();
+    match whole.len() {
+        0 => false,
+        1 => put_words::<1>(places, whole),
+        2 => put_words::<2>(places, whole),
+        3 => put_words::<3>(places, whole),
+        4 => put_words::<4>(places, whole),
+        5 => put_words::<5>(places, whole),
+        6 => put_words::<6>(places, whole),
+        _ => put_words::<7>(places, whole),
+    };
+    if let Some(place) = places.get(whole.len()).filter(|_| !end.is_empty()) {
+        place.store(crate::text::last_word(text), Ordering::Relaxed);
+    }
+}
+
+/// Stores so many words, if there are as many.
+#[inline(always)]
+fn put_words<const COUNT: usize>(places: &[AtomicU64], words: &[[u8; 8]]) -> bool {
+    let words = words.first_chunk::<COUNT>();
+    for (word, place) in words.into_iter().flatten().zip(places) {
+        place.store(u64::from_le_bytes(*word), Ordering::Relaxed);
+    }
+    words.is_some()
 }
 
 impl Slot {
@@ -62,7 +88,7 @@ impl Slot {
     #[inline(always)]
     pub fn write_bytes(&self, first: u64, text: &[u8]) {
         let [commit, rest @ ..] = &self.0;
-        put(rest, text);
+        put_long(rest, text);
         // SYNC POINT: commit. As in `write_text`.
         commit.store(first, Ordering::Release);
     }
