@@ -36,3 +36,16 @@ fn another_ones_hooks_in_classes_above_are_called_as_long_as_they_stand_there() 
         });
     }
 }
+
+#[test]
+fn methods_that_another_one_puts_into_a_class_between_are_called_as_without_us() {
+    each("metal_between.m", &[], |run| {
+        assert_eq!(run.run.text(), "added 3 and 3, replaced 3\n", "{}", run.who);
+        assert_command_buffers(run);
+        // Each message once, whoever passes it on.
+        let hooks = run.process().coverage.hooks;
+        let calls = |name: &str| hooks.iter().filter(|hook| hook.name == name).map(|hook| hook.calls).sum::<u64>();
+        let names = ["enqueue", "commit", "waitUntilScheduled"].map(|name| format!("[MTLCommandBuffer {name}]"));
+        assert_eq!(names.map(|name| calls(&name)), [4; 3], "{}", run.who);
+    });
+}

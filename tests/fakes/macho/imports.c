@@ -82,6 +82,7 @@ static const struct {
     {OBJC, SAME(class_getInstanceMethod)},
     {OBJC, SAME(class_getName)},
     {OBJC, SAME(class_getSuperclass)},
+    {OBJC, SAME(class_replaceMethod)},
     {OBJC, SAME(method_getImplementation)},
     {OBJC, SAME(method_getTypeEncoding)},
     {OBJC, SAME(method_setImplementation)},

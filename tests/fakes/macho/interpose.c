@@ -3,6 +3,7 @@
  * A program is linked with --wrap=NAME for each name here, so that its own calls come to __wrap_NAME, which jumps to
  * where the slot says: the system's function, until a tuple comes. Calls that libraries of the system make, this one
  * among them, stay as they are: so it is with macOS's shared cache. */
+#include <objc/runtime.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -24,6 +25,8 @@
     F(_exit)                                                                                                           \
     F(aligned_alloc)                                                                                                   \
     F(calloc)                                                                                                          \
+    F(class_addMethod)                                                                                                 \
+    F(class_replaceMethod)                                                                                             \
     F(execve)                                                                                                          \
     F(exit)                                                                                                            \
     F(free)                                                                                                            \

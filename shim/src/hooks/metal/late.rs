@@ -38,7 +38,7 @@ static MESSAGES: [Message; 2] = [
 ];
 
 /// Classes under those of command buffers.
-static BELOW: Role = Role::new(text!("MTLCommandBuffer"), &NEEDS, &MESSAGES);
+pub(super) static BELOW: Role = Role::new(text!("MTLCommandBuffer"), &NEEDS, &MESSAGES);
 static NEEDS: [&CStr; 1] = [text!("GPUStartTime")];
 
 /// The process began: Metal's own class is watched, if it has that name, so that work is seen whose device was never given to the

@@ -5,6 +5,7 @@
 //! message returns are met, so that the messages of their class are hooked: devices lead to queues, queues to command
 //! buffers, these to encoders.
 
+mod added;
 mod blit;
 mod command_buffer;
 mod commits;
@@ -26,7 +27,7 @@ mod textures;
 use gputrace_abi::layout::{NAME_BYTES, View, hook_flag};
 
 use super::Hook;
-use crate::interpose::objc::Id;
+use crate::interpose::objc::{Id, Role};
 use crate::thread::State;
 
 /// Number of the first message.
@@ -54,6 +55,24 @@ static LISTS: [&[Hook]; 15] = [
 ];
 
 /// Every message with its number.
+/// What objects are to Metal.
+static ROLES: [&Role; 14] = [
+    &device::DEVICE,
+    &queue::QUEUE,
+    &command_buffer::COMMAND_BUFFER,
+    &compute::COMPUTE,
+    &blit::BLIT,
+    &copies::COPIES,
+    &resources::buffer::BUFFER,
+    &resources::heap::HEAP,
+    &resources::texture::TEXTURE,
+    &resources::pipeline::PIPELINE,
+    &event::SHARED_EVENT,
+    &metal4::queue::QUEUE,
+    &metal4::buffer::BUFFER,
+    &late::BELOW,
+];
+
 fn all() -> impl Iterator<Item = (u16, &'static Hook)> {
     (FIRST..).zip(LISTS.iter().flat_map(|list| list.iter()))
 }

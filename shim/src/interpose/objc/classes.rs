@@ -2,7 +2,8 @@
 //!
 //! A class and the one above it may both have a method of the same name, of which one calls the other. So each hooked
 //! class has a trampoline and an original of its own, and only the class of the object that appeared is touched: a method
-//! that it has from above is added to it, and passes messages on to what stands above then. The trampoline of a class below another hooked one finds that one's trampoline
+//! that it has from above is added to it, and passes messages on to what stands above then, also where another one puts a method into a
+//! class between ([`Role::follow`]). The trampoline of a class below another hooked one finds that one's trampoline
 //! as its original; the guard of [`crate::record`] counts the outermost.
 
 use core::ffi::CStr;
@@ -60,6 +61,12 @@ impl Originals {
     /// Before the trampoline of a slot is put in: its class has the method itself.
     fn is_own(&self, slot: usize, code: *const ()) {
         self.own.get(slot).iter().for_each(|own| own.store(code as usize, Ordering::Release));
+    }
+
+    /// Whether a hooked class has the method from above.
+    fn inherits(&self, slot: usize) -> bool {
+        let at = |places: &[AtomicUsize; SLOTS]| places.get(slot).map_or(0, |place| place.load(Ordering::Acquire));
+        at(&self.own) == 0 && at(&self.above) != 0
     }
 
     /// The same: its class has this method from above.
@@ -189,6 +196,25 @@ impl Role {
         session::say(note::METAL_CLASSES_FULL);
         self.strangers.add(class, self.kind, unseen::FULL);
         false
+    }
+
+    /// A class got a method: hooked ones below it may have theirs from there now, and not from further above.
+    pub(crate) fn follow(&self, changed: Class) {
+        for (slot, place) in self.classes.iter().enumerate() {
+            let class = (place.load(Ordering::Acquire) & !UNFINISHED) as Class;
+            // SAFETY: a class; there is none above the root.
+            let above = |class: &Class| Some(unsafe { class_getSuperclass(*class) }).filter(|above| !above.is_null());
+            if class.is_null() || !core::iter::successors(above(&class), above).any(|above| above == changed) {
+                continue;
+            }
+            for message in self.messages.iter().filter(|message| message.originals.inherits(slot)) {
+                // SAFETY: a class, whose superclass is there, and a selector.
+                let method = unsafe { class_getInstanceMethod(class_getSuperclass(class), selector(message.selector)) };
+                if !method.is_null() {
+                    message.originals.is_inherited(slot, method);
+                }
+            }
+        }
     }
 
     fn put_in(&self, class: usize, slot: usize) {

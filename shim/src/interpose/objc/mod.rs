@@ -31,7 +31,8 @@ unsafe extern "C" {
     pub(crate) fn class_getSuperclass(class: Class) -> Class;
     fn class_getName(class: Class) -> *const c_char;
     fn class_getInstanceMethod(class: Class, selector: Sel) -> Method;
-    fn class_addMethod(class: Class, selector: Sel, code: *const (), types: *const c_char) -> u8;
+    pub(crate) fn class_addMethod(class: Class, selector: Sel, code: *const (), types: *const c_char) -> u8;
+    pub(crate) fn class_replaceMethod(class: Class, selector: Sel, code: *const (), types: *const c_char) -> *const ();
     fn method_getImplementation(method: Method) -> *const ();
     fn method_setImplementation(method: Method, code: *const ()) -> *const ();
     fn method_getTypeEncoding(method: Method) -> *const c_char;
