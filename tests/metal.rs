@@ -4,6 +4,7 @@
 //! `tests/fakes/metal` is the simulation and writes the truth; what Apple's own classes do only a Mac can show.
 
 mod asked;
+mod clocks;
 mod cost;
 mod given;
 mod forbidden;

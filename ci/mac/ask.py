@@ -59,6 +59,16 @@ def answer(trace: pathlib.Path, question: str, words: list[str]) -> tuple[str, b
         times = [(int(row["start_ns"]), int(row["gpu_start_ns"]), int(row["gpu_ns"])) for row in rows]
         inside = sum(commit <= begin and begin + took <= max(ends, default=0) for commit, begin, took in times)
         return f"{inside} of {len(times)}", bool(times) and inside == len(times)
+    if question == "gpu_clock":
+        # Pairs of host and GPU time were taken, and contradict no command buffer's time.
+        clocks = [clock for p in traced for clock in p.get("gpu_clocks", [])]
+        told = [
+            f"GPU {c['device']}: {c['pairs']} pairs to {c['pair_error_ns']} ns, host's time: {c.get('runs_as_host')}, {c.get('drift_ppm')} ppm, "
+            f"{c['corrected']} put right, {c['violations']} of {c['joined']} outside"
+            for c in clocks
+        ]
+        right = bool(clocks) and all(c["pairs"] and c["joined"] and not c["violations"] for c in clocks)
+        return "; ".join(told) or "none", right
     if question == "balanced":
         off = [p["pid"] for p in traced if not p["balanced"]]
         return (f"not balanced: {off}" if off else f"{len(traced)} processes balanced"), bool(traced) and not off

@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use gputrace_abi::event::{
-    self, Event, KIND_COMMUNICATOR, KIND_CONTEXT, KIND_FIRST, KIND_GPU_TIMES, KIND_NAME, KIND_STACK, KIND_TEXT,
-    KIND_TEXT_MORE, TEXT_MAX_BYTES,
+    self, Event, KIND_COMMUNICATOR, KIND_CONTEXT, KIND_FIRST, KIND_GPU_CLOCK, KIND_GPU_TIMES, KIND_NAME, KIND_STACK,
+    KIND_TEXT, KIND_TEXT_MORE, TEXT_MAX_BYTES,
 };
 use gputrace_abi::layout::{CHUNKS_MAX, View};
 use gputrace_abi::ring::{CHUNK_SLOTS, Chunks, Cursor, Step, index_of};
@@ -85,7 +85,7 @@ pub(crate) enum Item {
     Stack(Event),
     /// A communicator was made.
     Communicator(Event),
-    /// When the GPU ran a Metal command buffer.
+    /// When the GPU ran a Metal command buffer, or a pair of host and GPU time.
     GpuTimes(Event),
     /// Slots of what is told once, for a collector that comes later.
     Told(Vec<Slot>),
@@ -283,7 +283,7 @@ impl Assembler {
                 take(Item::Told(vec![*words]));
                 take(Item::Communicator(event));
             }
-            KIND_GPU_TIMES => take(Item::GpuTimes(event)),
+            KIND_GPU_TIMES | KIND_GPU_CLOCK => take(Item::GpuTimes(event)),
             hook if hook < KIND_FIRST => {
                 if let Some((key, ticks)) = self.learned.take()
                     && event.payload[0] == key

@@ -47,6 +47,7 @@ fn honest() -> Memory {
             thread.call("[MTLComputeCommandEncoder dispatchThreads]", [0xe0, 0, n, n]);
             thread.call("[MTLCommandBuffer commit]", [n % 7, 0xa0, 0, 1]);
             thread.gpu_times(n % 7, n << 4, n, (0, 4));
+            thread.gpu_clock(1, (n << 40).cast_signed(), n << 5);
         }
         thread.shared_event("cuStreamSynchronize", [0; 4]);
     }

@@ -5,12 +5,16 @@
 //! `seen = recorded + culled + left_out + dropped + sampled_out + in_flight + abandoned`, and `balanced` says whether that holds.
 
 mod clock;
+mod coverage;
+mod gpu_clock;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 pub use self::clock::{Clock, Pair};
+pub use self::coverage::{Coverage, ExportTable, Hook, Inline, Left, Past, Symbol};
+pub use self::gpu_clock::GpuClock;
 pub use crate::account::Count;
 pub use crate::budget::{HookBudget, ShedPart};
 pub use crate::counters::{Counters, Source};
@@ -82,7 +86,7 @@ pub struct Manifest {
     /// Sealed files that were removed to stay within limits of size and age, oldest first, relative to the trace: the last ones.
     pub removed_files: Vec<String>,
     /// How many were removed before these.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "coverage::is_zero")]
     pub removed_before: u64,
     /// What stood in them: the oldest detail. The counts of the processes still have it.
     #[serde(default)]
@@ -183,6 +187,9 @@ pub struct Process {
     /// What came of asking CUPTI what the GPU did; missing where nobody asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_time: Option<GpuTime>,
+    /// Clocks of the devices on which Metal ran command buffers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpu_clocks: Vec<GpuClock>,
     /// What recording may cost, and what was left out to keep to it; missing where nobody said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<HookBudget>,
@@ -206,95 +213,6 @@ pub struct Stacks {
     pub unread: u64,
     /// Stacks whose description found no room: their calls have none.
     pub lost: u64,
-}
-
-/// What the hooks of a process saw.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Coverage {
-    /// Hooks that were looked up or called.
-    pub hooks: Vec<Hook>,
-    /// Driver functions that the program fetched and that pass by unseen.
-    pub uncovered: Vec<Symbol>,
-    /// Tables of private functions that the program asked the driver for; calls by them pass by unseen.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub export_tables: Vec<ExportTable>,
-    /// Libraries that were opened so that calls which they make themselves may have passed by unseen.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub past_symbols: Vec<Past>,
-    /// What came of patching the driver's functions, where `--hook inline` did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inline: Option<Inline>,
-}
-
-/// A library whose own calls symbols may not reach.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Past {
-    /// Its name, as the program gave it to the loader; of a long one the end.
-    pub library: String,
-    /// How it was opened: `RTLD_DEEPBIND` or `dlmopen`.
-    pub how: String,
-}
-
-/// What inline hooks reach of the driver.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Inline {
-    /// Functions that were patched: each of their calls comes to its hook.
-    pub patched: u64,
-    /// Functions that were left as they are: calls that went past the symbols are missing.
-    pub left: Vec<Left>,
-}
-
-/// A function of the driver that was not patched.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Left {
-    /// Its name.
-    pub function: String,
-    /// Why, in words.
-    pub why: String,
-}
-
-/// A table of private functions of the driver.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExportTable {
-    /// The identifier that it was asked for by.
-    pub id: String,
-    /// Whether the driver has it.
-    pub found: bool,
-}
-
-/// A hook that was reached.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hook {
-    /// Name of the function.
-    pub name: String,
-    /// Name of its class.
-    pub class: String,
-    /// How the program came to it: `export`, `dlsym`, `dlvsym`, `procaddr`, `injection` (NVTX), `inline` (the
-    /// function itself is patched).
-    pub routes: Vec<String>,
-    /// Calls recorded or counted.
-    pub calls: u64,
-    /// Calls are counted here and leave no rows: the function takes less time than two reads of the clock.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub counted: bool,
-    /// Calls among them that were only counted, to keep to the budget, and have no rows.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub left_out: u64,
-}
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-/// A driver function that no hook covers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Symbol {
-    /// Its name.
-    pub symbol: String,
-    /// Version that was asked for; 0 when none was.
-    pub version: u32,
-    /// Flags of the request.
-    pub flags: u32,
 }
 
 /// What tracing cost a process.

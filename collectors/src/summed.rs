@@ -151,6 +151,12 @@ impl Summed {
             (Some(sum), Some(one)) => sum.add(one),
             (sum, one) => *sum = sum.take().or_else(|| one.clone()),
         }
+        for clock in &process.gpu_clocks {
+            match all.gpu_clocks.iter_mut().find(|sum| sum.device == clock.device) {
+                Some(sum) => sum.add(clock),
+                None => all.gpu_clocks.push(clock.clone()),
+            }
+        }
         match (&mut all.budget, &process.budget) {
             (Some(sum), Some(one)) => sum.add(one),
             (sum, one) => *sum = sum.take().or_else(|| one.clone()),

@@ -34,7 +34,7 @@ impl Analysis for Itself {
                 Overhead that CUPTI tells of: its own (buffers, flushes, instrumentation) and the driver's (loading of code at a first \
                 launch, full queues); threads of CUPTI itself count too. Stacks that were taken, and those that could not be. What was removed to keep to --max-size, --max-age and --keep-detail. Clock \
                 comparisons that were rejected; of processes with times of the GPU how far the clocks may be off each other (host: the most by which \
-                its line was off, CUPTI and events: the longest that a comparison took), and work that began before its call by more. Time of processes between their windows of GPU times, in which nothing is known of \
+                its line was off, CUPTI and events: the longest that a comparison took), and work that began before its call by more; of Metal's GPUs whether their timestamps are the host's time, by pairs that were read together. Time of processes between their windows of GPU times, in which nothing is known of \
                 the GPU. Questions that this trace cannot answer, each with how to get the answer.",
             unit: "counts of calls; ns in JSON.",
             limits: "The account is of the whole run and all its processes' calls, whatever --from and --to leave. Whether a \
@@ -147,6 +147,7 @@ impl Analysis for Itself {
         section.table(gpu_cost::overhead(facts));
         section.table(gpu_cost::table(facts));
         section.table(alignment::table(facts));
+        section.table(alignment::metal(facts));
         section.table(not_covered(facts));
         section.table(Table::new("untraced", "Processes that were not traced", &UNTRACED, untraced));
         section

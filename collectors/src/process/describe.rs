@@ -105,6 +105,7 @@ impl Process {
             python_pools: header.notes.load(Ordering::Relaxed) & note::PYTHON_POOLS != 0,
             balanced: accounting.values().all(manifest::Count::is_balanced),
             gpu_time: self.gpu.describe(self.segment.view().header()),
+            gpu_clocks: self.intake.metal.gpu_clocks(),
             cost: self.cost(clocks, &accounting),
             budget: self.shedding.describe(header),
             accounting,

@@ -44,7 +44,7 @@ pub(super) const COMMAND_BUFFERS: Table = Table {
         Column::new("encode_ns", I64, Delta, NS, "time inside the messages that encoded it, over all threads"),
         Column::new("schedule_ns", I64, Delta, NS, "time that its scheduling took on the host; null when not known")
             .optional(),
-        Column::new("gpu_start_ns", I64, Delta, EPOCH, "when the GPU began it; null when not known").optional(),
+        Column::new("gpu_start_ns", I64, Delta, EPOCH, "when the GPU began it, on the host's clock (gpu_clocks of the manifest says how far it may be off); null when not known").optional(),
         Column::new("gpu_ns", I64, Delta, NS, "time on the GPU; null when not known").optional(),
         Column::new(
             "status",

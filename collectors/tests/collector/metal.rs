@@ -1,5 +1,6 @@
 //! Messages of Metal become command buffers.
 
+mod clocks;
 mod four;
 mod labels;
 mod memory;
@@ -74,7 +75,9 @@ fn record(name: &str, job: impl for<'a> FnOnce(&mut Thread<'a>, &mut Thread<'a>)
     target.exit(0);
     let manifest = finish(running);
     assert_exact(&folder, &manifest);
-    assert_eq!(manifest.processes[0].notes, Vec::<String>::new());
+    // Most times here are made up, of moments before their commit too: clocks.rs is about those.
+    let is_told = |note: &&String| !note.contains("begin before their commit");
+    assert_eq!(manifest.processes[0].notes.iter().filter(is_told).collect::<Vec<_>>(), Vec::<&String>::new());
     folder
 }
 

@@ -196,7 +196,22 @@ impl<'a> Thread<'a> {
     pub(crate) fn gpu_times(&mut self, object: u64, begin_ns: u64, end_ns: u64, (flags, result): (u16, u16)) {
         assert!(self.reserve(1));
         let (now, payload) = (counter(), [object, begin_ns, end_ns, if flags == 0 { 7_000 } else { UNSCHEDULED }]);
-        self.put(Event { hook: event::KIND_GPU_TIMES, start: now, flags, result, payload, ..Event::default() });
+        self.put(Event {
+            hook: event::KIND_GPU_TIMES,
+            start: now,
+            context: 1,
+            flags,
+            result,
+            payload,
+            ..Event::default()
+        });
+    }
+
+    /// Writes a pair of host and GPU time: the GPU's is so far ahead, and reading it took as long as that.
+    pub(crate) fn gpu_clock(&mut self, context: u16, ahead_ns: i64, took_ns: u64) {
+        assert!(self.reserve(1));
+        let payload = [(ahead_ns + took_ns as i64 / 2) as u64, 0, took_ns, 0];
+        self.put(Event { hook: event::KIND_GPU_CLOCK, start: counter(), context, payload, ..Event::default() });
     }
 
     /// Writes a text.

@@ -204,9 +204,14 @@ pub const KIND_CONTEXT: u16 = 0xff03;
 pub const KIND_STACK: u16 = 0xff08;
 
 /// When the GPU ran a Metal command buffer, told when it had: payload is the command buffer as its commit names it, how many ns
-/// before the event's start the GPU began, how many ns before it ended, and ns that its scheduling took on the host
+/// before the event's start the GPU began, how many ns before it ended (both wrapping: a clock of its own may be ahead), and ns that its scheduling took on the host
 /// ([`crate::metal::UNSCHEDULED`] where that is not known); `flags` as the commit's, `result` one of [`crate::metal::status`].
 pub const KIND_GPU_TIMES: u16 = 0xff09;
+
+/// A GPU's clock beside the host's: payload is the GPU's time (`sampleTimestamps:gpuTimestamp:`), and the host's right before and right after
+/// it was asked for, each in ns, or in units of the GPU's own, after the moment of the event's start on the clock of Metal's times
+/// (wrapping); and how many ns the reading of that moment took. `context` is the device's number.
+pub const KIND_GPU_CLOCK: u16 = 0xff0b;
 
 /// An NCCL communicator was given its number: payload is the hash of its unique id, rank and number of ranks
 /// ([`crate::collective::pack_party`]), its number and its parent's (the same), and its handle with its device above bit

@@ -4,6 +4,7 @@
 
 #include "classes.h"
 #include "events.h"
+#include "gpu_clock.h"
 #include "truth.h"
 
 void (*fake_at_commit)(void), (*fake_after_commit)(void);
@@ -139,10 +140,10 @@ static void at_end(struct work *work) {
     return status < MTLStatusCompleted ? 0 : work.start_ns / 1e9;
 }
 - (double)GPUStartTime {
-    return status < MTLStatusCompleted ? 0 : work.start_ns / 1e9;
+    return status < MTLStatusCompleted ? 0 : gpu_seconds(work.start_ns);
 }
 - (double)GPUEndTime {
-    return status < MTLStatusCompleted ? 0 : work.end_ns / 1e9;
+    return status < MTLStatusCompleted ? 0 : gpu_seconds(work.end_ns);
 }
 - (id)encoder:(const char *)class_name {
     return [encoder_new(class_name, self, &work) autorelease];

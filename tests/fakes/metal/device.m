@@ -6,6 +6,7 @@
 
 #include "classes.h"
 #include "events.h"
+#include "gpu_clock.h"
 #include "layer.h"
 #include "truth.h"
 
@@ -97,7 +98,8 @@ enum { MOST_COMMAND_BUFFERS = 64 };
     return pipeline_new([descriptor computeFunction], [descriptor label]);
 }
 - (void)sampleTimestamps:(uint64_t *)cpu gpuTimestamp:(uint64_t *)gpu {
-    *cpu = *gpu = now_ns();
+    *cpu = now_ns();
+    *gpu = gpu_stamp(*cpu);
 }
 - (id)newMTL4CommandQueue {
     return vanished ? nil : [objc_getClass("_MTL4SimCommandQueue") queueOf:self most:MOST_COMMAND_BUFFERS];

@@ -3,7 +3,7 @@
  * A dispatch takes as long as its function's name says (`gemm_500us`; no time without such an ending); a queue's
  * command buffers run one after the other. GPU times are seconds of CLOCK_MONOTONIC. What happened is written to the
  * file that FAKE_METAL_TRUTH names, a line of JSON each (truth.h). FAKE_METAL_DEVICES is the number of devices;
- * FAKE_METAL_LAYER puts a layer in between (layer.h). */
+ * FAKE_METAL_LAYER puts a layer in between (layer.h); FAKE_METAL_GPU_CLOCK gives the GPU a clock of its own (gpu_clock.h). */
 #ifndef METAL_H
 #define METAL_H
 

@@ -4,6 +4,7 @@
 
 #include "classes.h"
 #include "events.h"
+#include "gpu_clock.h"
 #include "truth.h"
 
 @interface _MTL4SimCommandBuffer : NSObject {
@@ -67,10 +68,10 @@ id command_buffer4_new(id device) {
     return nil;
 }
 - (double)GPUStartTime {
-    return work.start_ns / 1e9;
+    return gpu_seconds(work.start_ns);
 }
 - (double)GPUEndTime {
-    return work.end_ns / 1e9;
+    return gpu_seconds(work.end_ns);
 }
 @end
 

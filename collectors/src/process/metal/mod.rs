@@ -10,6 +10,7 @@
 //! Metal 4 commits several command buffers at once, under a number: which ones, messages of their own say.
 
 mod content;
+mod gpu_clock;
 mod join;
 mod labels;
 mod members;
@@ -24,15 +25,17 @@ use std::collections::{HashMap, HashSet};
 
 use gputrace_abi::Class;
 use gputrace_abi::clock::ClockKind;
-use gputrace_abi::event::{Event, detail};
+use gputrace_abi::event::{Event, KIND_GPU_CLOCK, detail};
 
 use crate::bindings::Names;
 use crate::clock::Clocks;
 use crate::facts::{Hook, Role};
+use crate::manifest::GpuClock;
 use crate::names::Written;
 use crate::process::pending::Pending;
 use crate::tables::{Call, Tables};
 use content::Content;
+use gpu_clock::GpuClocks;
 use members::Members;
 use memory::Memory;
 use recent::Recent;
@@ -85,6 +88,8 @@ struct Times {
     told_ns: i64,
     /// Begin and end; none of what failed before the GPU took it.
     gpu_ns: Option<(i64, i64)>,
+    /// The same where they are of a clock of the GPU's own.
+    right_ns: Option<(i64, i64)>,
     schedule_ns: Option<i64>,
     completed: bool,
 }
@@ -148,8 +153,9 @@ pub(crate) struct Metal {
     pub(crate) is_here: bool,
     /// When the last pass began.
     horizon: u64,
-    /// Times as they were read.
+    /// Times as they were read, and pairs of host and GPU time.
     fresh: Vec<Event>,
+    gpu_clocks: GpuClocks,
     waiting: Waiting,
     open: Recent<Open>,
     encoders: Recent<Encoder>,
@@ -189,6 +195,7 @@ impl Default for Metal {
             is_here: false,
             horizon: 0,
             fresh: Vec::new(),
+            gpu_clocks: GpuClocks::default(),
             waiting: Waiting::default(),
             open: Recent::new(MOST_OPEN),
             encoders: Recent::new(MOST_ENCODERS),
@@ -263,10 +270,17 @@ impl Metal {
     /// Makes rows of what began before the last pass did, which read every ring as far as that. `horizon`: when this pass
     /// began.
     pub(super) fn settle(&mut self, horizon: u64, clocks: &Clocks, kind: ClockKind, around: &mut Around<'_>) {
+        self.gpu_clocks.host_error_ns = clocks.error_ns(kind);
         for event in std::mem::take(&mut self.fresh) {
-            let times = Times::of(&event, clocks.ns(kind, event.start));
+            let now_ns = clocks.ns(kind, event.start);
+            if event.hook == KIND_GPU_CLOCK {
+                self.gpu_clocks.take(&event, now_ns);
+                continue;
+            }
+            let mut times = Times::of(&event, now_ns);
+            times.right_ns = self.gpu_clocks.put_right(event.context, times.gpu_ns);
             // By the end on the GPU: what began after that finds it completed, however late its handler ran.
-            let at = times.gpu_ns.map_or(times.told_ns, |(_, end_ns)| end_ns);
+            let at = GpuClocks::end_ns(&times);
             self.waiting.push(at, What::Times(Box::new(times)));
         }
         let all = horizon == u64::MAX;
@@ -330,6 +344,11 @@ impl Metal {
         self.unseen.bits()
     }
 
+    /// What the manifest says of the clocks of its devices.
+    pub(super) fn gpu_clocks(&self) -> Vec<GpuClock> {
+        self.gpu_clocks.describe()
+    }
+
     /// What the manifest says of messages that could not be put together.
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
         let strays = (self.strays > 0)
@@ -339,8 +358,9 @@ impl Metal {
         });
         let again = (self.again > 0).then(|| {
             format!(
-                "{} commits of Metal command buffers that were committed already: the times are the first one's",
-                self.twice
+                "{} commits of Metal command buffers that had been committed already: the first one gave the GPU its work and has the \
+                 launch and the times; these stand in api alone",
+                self.again
             )
         });
         let unseen_commits = (self.unseen_commits > 0).then(|| {
@@ -365,5 +385,6 @@ impl Metal {
             .chain(lost)
             .chain(self.members.notes())
             .chain(self.memory.note())
+            .chain(self.gpu_clocks.describe().into_iter().flat_map(|clock| clock.notes().collect::<Vec<_>>()))
     }
 }

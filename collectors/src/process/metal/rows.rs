@@ -98,22 +98,24 @@ impl Committed {
 impl Times {
     pub(super) fn of(event: &Event, told_ns: i64) -> Times {
         let [object, begin, end, schedule] = event.payload;
-        let before = |ns: u64| told_ns.saturating_sub(ns.min(i64::MAX as u64) as i64);
+        let before = |ns: u64| told_ns.saturating_sub(ns.cast_signed());
         Times {
             key: key(object, event.flags & FLAG_NUMBERED != 0),
             told_ns,
             gpu_ns: ((begin, end) != (0, 0)).then(|| (before(begin), before(end))),
+            right_ns: None,
             schedule_ns: (schedule != UNSCHEDULED).then(|| size(schedule)),
             completed: event.result == status::COMPLETED,
         }
     }
+}
 
-    /// Begin and length, if they can be those of a command buffer that was committed then.
-    fn gpu(&self, committed_ns: i64) -> Option<(i64, i64)> {
-        let (begin_ns, end_ns) = self.gpu_ns?;
-        let sound = begin_ns >= committed_ns.saturating_sub(CLOCKS_NS) && end_ns >= begin_ns;
-        sound.then(|| (begin_ns, end_ns - begin_ns))
-    }
+/// Begin and length, if they can be those of a command buffer that was committed and told to have ended then.
+pub(super) fn sound((begin_ns, end_ns): (i64, i64), (committed_ns, told_ns): (i64, i64)) -> Option<(i64, i64)> {
+    let is_sound = begin_ns >= committed_ns.saturating_sub(CLOCKS_NS)
+        && end_ns >= begin_ns
+        && end_ns <= told_ns.saturating_add(CLOCKS_NS);
+    is_sound.then(|| (begin_ns, end_ns - begin_ns))
 }
 
 impl Open {
@@ -154,7 +156,7 @@ impl Metal {
             queue.committed = queue.committed.saturating_sub(1);
         }
         if let Some(times) = times {
-            row.gpu = times.gpu(row.start_ns);
+            row.gpu = self.gpu_clocks.gpu(committed.ran.context as u16, times, row.start_ns);
             row.schedule_ns = times.schedule_ns;
             row.completed = Some(times.completed);
         }

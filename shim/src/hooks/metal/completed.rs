@@ -10,9 +10,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use gputrace_abi::Event;
 use gputrace_abi::event::KIND_GPU_TIMES;
 use gputrace_abi::layout::note;
-use gputrace_abi::metal::{UNSCHEDULED, status};
+use gputrace_abi::metal::{FLAG_NUMBERED, UNSCHEDULED, status};
 
-use super::{command_buffer, commits, devices};
+use super::{command_buffer, commits, devices, gpu_clock};
 use crate::interpose::objc::{Id, send};
 use crate::{session, sys, thread};
 
@@ -104,15 +104,15 @@ unsafe extern "C" fn completed(_: *const Block, buffer: Id) {
 const APART_NS: u64 = 2_000;
 const MOST_READINGS: usize = 8;
 
-/// One moment in the segment's ticks and in ns of mach_absolute_time.
-fn one_moment() -> (u64, u64) {
-    let (mut least, mut found) = (u64::MAX, (0, 0));
+/// One moment in the segment's ticks and in ns of mach_absolute_time, and how long its reading took.
+pub(super) fn one_moment() -> (u64, u64, u64) {
+    let (mut least, mut found) = (u64::MAX, (0, 0, 0));
     for _ in 0..MOST_READINGS {
         let before = sys::clock_ns(sys::MONOTONIC);
         let now = session::now();
         let apart = sys::clock_ns(sys::MONOTONIC).saturating_sub(before);
         if apart < least {
-            (least, found) = (apart, (now, before.saturating_add(apart / 2)));
+            (least, found) = (apart, (now, before.saturating_add(apart / 2), apart));
         }
         if apart <= APART_NS {
             break;
@@ -124,17 +124,19 @@ fn one_moment() -> (u64, u64) {
 /// Writes the times of a command buffer, or of Metal 4's feedback, which has the same properties.
 pub(super) fn tell(key: u64, times: Id, flags: u16, result: u16, context: u16) {
     let Some(state) = thread::state_slow().filter(|state| !state.is_paused()) else { return };
-    let (now, moment) = one_moment();
+    let (now, moment, _) = one_moment();
+    let is_feedback = flags & FLAG_NUMBERED != 0;
+    gpu_clock::at_end(if is_feedback { core::ptr::null_mut() } else { times }, context, moment);
     let ns = |seconds: f64| (seconds * 1e9) as u64;
     let [start, end] = [send!(times, "GPUStartTime"; f64), send!(times, "GPUEndTime"; f64)].map(ns);
     // Feedback does not have it, nor has each layer's command buffer.
-    let scheduled = if flags == 0 { ns(send!(times, "kernelEndTime"; f64)) } else { 0 };
+    let scheduled = if !is_feedback { ns(send!(times, "kernelEndTime"; f64)) } else { 0 };
     let scheduling = match scheduled {
         0 => UNSCHEDULED,
         end => end.saturating_sub(ns(send!(times, "kernelStartTime"; f64))),
     };
     // What failed before the GPU took it has no times.
-    let [start, end] = if start == 0 { [0, 0] } else { [start, end].map(|at| moment.saturating_sub(at)) };
+    let [start, end] = if start == 0 { [0, 0] } else { [start, end].map(|at| moment.wrapping_sub(at)) };
     let event = Event {
         hook: KIND_GPU_TIMES,
         start: now,

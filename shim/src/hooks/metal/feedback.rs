@@ -13,7 +13,7 @@ use gputrace_abi::metal::{FLAG_NUMBERED, status};
 use gputrace_abi::{Class, Event, local};
 
 use super::completed::{self, BLOCK_WORDS, Block};
-use super::devices;
+use super::{devices, gpu_clock};
 use crate::hooks::Hook;
 use crate::interpose::objc::{self, Id, objc_getClass, send};
 use crate::record::At;
@@ -228,6 +228,7 @@ pub(super) fn committed(queue: Id, buffers: *const Id, count: usize, number: usi
         number => number as u64,
     };
     if let Some((state, now)) = at.recorded().filter(|_| !buffers.is_null()) {
+        gpu_clock::at_commit(queue);
         for nth in 0..count {
             // SAFETY: the program gave so many.
             let buffer = unsafe { *buffers.add(nth) };

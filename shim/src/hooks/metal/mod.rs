@@ -17,6 +17,7 @@ pub(crate) mod devices;
 mod entry;
 mod event;
 mod feedback;
+mod gpu_clock;
 pub(crate) mod late;
 mod metal4;
 mod names;
@@ -54,7 +55,6 @@ static LISTS: [&[Hook]; 15] = [
     &feedback::HOOKS,
 ];
 
-/// Every message with its number.
 /// What objects are to Metal.
 static ROLES: [&Role; 14] = [
     &device::DEVICE,
@@ -73,6 +73,7 @@ static ROLES: [&Role; 14] = [
     &late::BELOW,
 ];
 
+/// Every message with its number.
 fn all() -> impl Iterator<Item = (u16, &'static Hook)> {
     (FIRST..).zip(LISTS.iter().flat_map(|list| list.iter()))
 }
