@@ -6,8 +6,8 @@
 mod asked;
 mod clocks;
 mod cost;
-mod given;
 mod forbidden;
+mod given;
 mod kept;
 mod labels;
 mod layer;
@@ -35,19 +35,27 @@ struct Run {
     who: String,
     run: Finished,
     trace: Trace,
-    truth: Vec<Value>,
+    /// Lines of JSON.
+    truth: String,
     scratch: Scratch,
 }
 
 impl Run {
     /// Lines of the truth of one kind, in the order of their times where they have one.
-    fn truth(&self, kind: &str) -> Vec<&Value> {
-        let mut lines: Vec<&Value> = self.truth.iter().filter(|line| line["kind"] == kind).collect();
+    fn truth(&self, kind: &str) -> Vec<Value> {
+        let mut lines: Vec<Value> =
+            self.lines(kind).map(|line| serde_json::from_str(line).expect("the truth is JSON")).collect();
         lines.sort_by_key(|line| line["start_ns"].as_i64().unwrap_or_default());
         lines
     }
 
-    fn waits(&self, what: &str) -> Vec<&Value> {
+    /// Its lines of one kind, as they stand there.
+    fn lines(&self, kind: &str) -> impl Iterator<Item = &str> {
+        let begin = format!("{{\"kind\":\"{kind}\"");
+        self.truth.lines().filter(move |line| line.starts_with(&begin))
+    }
+
+    fn waits(&self, what: &str) -> Vec<Value> {
         self.truth("wait").into_iter().filter(|line| line["what"] == what).collect()
     }
 
@@ -103,8 +111,7 @@ fn on_each(
             assert_eq!(plain.text(), traced.text(), "{who}: {}", traced.stderr);
             assert_eq!(plain.code(), traced.code(), "{who}: {}", traced.stderr);
             assert_eq!(plain.stderr, traced.own_stderr(), "{who}");
-            let lines = fs::read_to_string(&file).unwrap_or_default();
-            let truth = lines.lines().map(|line| serde_json::from_str(line).expect("the truth is JSON")).collect();
+            let truth = fs::read_to_string(&file).unwrap_or_default();
             let trace = traced.read();
             trace.assert_balanced();
             assert(&Run { who, run: traced, trace, truth, scratch });
@@ -152,7 +159,7 @@ fn assert_command_buffers(run: &Run) {
     // Those that only copy stand among the copies.
     let on_gpu = ["kernels", "device_copies"].map(|name| run.trace.table(name));
     let seen: i64 = on_gpu.iter().flat_map(Table::rows).map(|row| row.int("gpu_ns")).sum();
-    let happened: i64 = truth.iter().map(|line| length(line)).sum();
+    let happened: i64 = truth.iter().map(length).sum();
     assert!((seen - happened).abs() <= ROUNDING_NS * rows.len() as i64, "{}: {seen}, {happened}", run.who);
 }
 
@@ -218,7 +225,7 @@ fn assert_memory(run: &Run) {
     for action in ["alloc", "free"] {
         let rows = table.rows().filter(|row| row.text("action") == action);
         let seen = bag(rows.map(|row| row.int("bytes")));
-        assert_eq!(seen, bag(run.truth(action).into_iter().map(|line| int(line, "bytes"))), "{}: {action}", run.who);
+        assert_eq!(seen, bag(run.truth(action).iter().map(|line| int(line, "bytes"))), "{}: {action}", run.who);
     }
 }
 
@@ -227,7 +234,7 @@ fn assert_memory(run: &Run) {
 fn assert_longest(run: &Run, kind: &str, what: &str, least_ns: i64) {
     let table = run.trace.table("syncs");
     let longest = table.rows().filter(|row| row.text("kind") == kind).map(|row| row.int("api_ns")).max();
-    let waited = run.waits(what).into_iter().map(length).max().unwrap_or_default();
+    let waited = run.waits(what).iter().map(length).max().unwrap_or_default();
     assert!(waited >= least_ns, "{}: {waited}", run.who);
     assert!(longest >= Some(waited), "{}: {longest:?}, {waited}", run.who);
 }

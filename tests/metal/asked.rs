@@ -58,7 +58,7 @@ fn the_checklist_for_a_mac_finds_the_kernels_in_the_baseline() {
     let script = std::fs::read_to_string(repository().join("ci/on-a-mac")).expect("ci/on-a-mac");
     let pattern = |kernels: i64| script.contains("^ *kernels +200( |$)").then(|| format!("^ *kernels +{kernels}( |$)"));
     each("metal_training.m", &["12"], |run| {
-        let kernels: i64 = run.truth("command_buffer").into_iter().map(|line| int(line, "dispatches")).sum();
+        let kernels: i64 = run.truth("command_buffer").iter().map(|line| int(line, "dispatches")).sum();
         let trace = run.run.trace.to_string_lossy();
         let report = run.scratch.gputrace(&["report", &trace, "--only", "metal-baseline"]).expect(0);
         let file = run.scratch.path().join("baseline.txt");

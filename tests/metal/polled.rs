@@ -6,7 +6,7 @@ use super::{each, int};
 fn questions_how_far_the_gpu_is_are_counted_and_said_to_be_no_wait_of_the_trace() {
     for (way, message) in [("polled", "[MTLSharedEvent signaledValue]"), ("asked", "[MTLCommandBuffer status]")] {
         each("metal_waits.m", &[way], |run| {
-            let asked = int(run.truth("asked")[0], "times") as u64;
+            let asked = int(&run.truth("asked")[0], "times") as u64;
             let process = run.process();
             // What the handler of ours asks is not among them.
             let hooks = process.coverage.hooks.iter().find(|hook| hook.name == message);

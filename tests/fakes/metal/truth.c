@@ -5,13 +5,17 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 static int file = -1;
+static const char *only;
+static const char BEGIN[] = "{\"kind\":\"";
 
 __attribute__((constructor)) static void open_file(void) {
     const char *path = getenv("FAKE_METAL_TRUTH");
+    only = getenv("FAKE_METAL_TRUTH_OF");
     if (path && (file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)) < 0)
         abort();
 }
@@ -30,6 +34,8 @@ void truth(const char *format, ...) {
     va_end(arguments);
     if (length < 0 || length >= (int)sizeof line - 1)
         abort();
+    if (only && strncmp(line + sizeof BEGIN - 1, only, strlen(only)) != 0)
+        return;
     line[length] = '\n';
     if (write(file, line, length + 1) != length + 1)
         abort();

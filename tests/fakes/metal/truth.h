@@ -1,4 +1,5 @@
-/* What happened, as the simulation itself knows it: lines of JSON in the file that FAKE_METAL_TRUTH names, else nothing.
+/* What happened, as the simulation itself knows it: lines of JSON in the file that FAKE_METAL_TRUTH names, else nothing;
+ * with FAKE_METAL_TRUTH_OF only those of one kind.
  *
  * command_buffer  number, object, queue, label, dispatches, copies, start_ns, end_ns, status, handlers (of its end)
  * dispatch        object (command buffer), name, form, grid, group
