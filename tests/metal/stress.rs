@@ -105,8 +105,8 @@ fn eight_threads_lose_nothing_of_metal_4() {
 }
 
 #[test]
-fn a_hundred_thousand_commits_lose_nothing_where_exceptions_leave_each_tenth() {
+fn a_million_commits_lose_nothing_where_exceptions_leave_each_tenth() {
     if wanted_commits().is_none() {
-        assert_eight_threads_lose_nothing(12_500, ("each", "before"), &[Processor::X86]);
+        assert_eight_threads_lose_nothing(125_000, ("each", "before"), &[Processor::X86]);
     }
 }
