@@ -112,7 +112,8 @@ fn give(pool: &Pool, stream: u64, events: &[u64], work: impl Fn() -> bool) -> Op
             && work()
             && driver::record(*to, stream) == driver::SUCCESS
     });
-    recorded.then_some(gate.is_some())
+    let queued = gate.is_some_and(Gate::open);
+    recorded.then_some(queued)
 }
 
 #[cfg(test)]
