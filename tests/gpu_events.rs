@@ -150,3 +150,12 @@ fn a_forked_child_times_nothing() {
     let children = trace.manifest().processes.into_iter().filter(|process| process.process_id != root);
     assert_eq!(children.filter(|process| process.gpu_time.is_some()).count(), 0);
 }
+
+#[test]
+fn a_kernel_that_is_loaded_while_events_are_priced_holds_nothing_up_for_ever() {
+    let scratch = Scratch::new();
+    // To load its code waits for the device, and so for our stream, while whoever would open the gate there is held up.
+    let trace = with_events(&scratch, "loads").same().expect(0).read();
+    assert!(about(&trace).timed > 0, "{:?}", about(&trace));
+    trace.assert_balanced();
+}

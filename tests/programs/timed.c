@@ -7,6 +7,7 @@
  * graph       launches of a graph of 10 kernels, and pauses
  * flood       3,000 launches of a graph that nobody waits for
  * capture     launches while another thread captures in global mode; prints how many nodes its graphs had
+ * loads       launches of kernels whose code is loaded then, which waits for the device and holds others up, for a second
  * contexts    contexts that end while their work is under way, and a primary one that is released and reset
  * fork        a child that goes on launching
  *
@@ -192,6 +193,19 @@ int main(int argc, char **argv) {
             spin_us(50);
         }
         pthread_join(thread, NULL);
+        OK(cuStreamSynchronize(stream));
+    } else if (!strcmp(what, "loads")) {
+        /* Should nothing go on any more. */
+        alarm(60);
+        for (int n = 0; n < 2000; n++) {
+            CUmodule module;
+            CUfunction function;
+            char image[48];
+            snprintf(image, sizeof image, "fakecuda:load_waits_us_50_%d", n);
+            OK(cuModuleLoadData(&module, image));
+            OK(cuModuleGetFunction(&function, module, strchr(image, ':') + 1));
+            for (int m = 0; m < 8; m++) OK(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL));
+        }
         OK(cuStreamSynchronize(stream));
     } else if (!strcmp(what, "fork")) {
         for (int n = 0; n < 300; n++) launch(0, stream);

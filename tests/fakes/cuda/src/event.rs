@@ -1,6 +1,7 @@
 //! Events: a point in a stream, with the time at which the device passed it.
 
 use crate::codes::*;
+use crate::launch::see_loading_out;
 use crate::observe;
 use crate::state::{Driver, driver, out};
 use crate::stream::Issued;
@@ -83,6 +84,7 @@ pub(crate) fn wait_in_stream(d: &mut Driver, stream: u64, event: u64) -> R {
 }
 
 fn record(stream: u64, event: u64, default: Default) -> R {
+    see_loading_out();
     let _counted = observe::waits(observe::wait::RECORD);
     let mut d = driver()?;
     let stream = d.stream(stream, default)?;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `spin_us_N`, `spin_ns_N` | runs that long (others: FAKE_CUDA_KERNEL_US) |
 //! | `load_us_N` | its first launch takes that long: its code is loaded then |
+//! | `load_waits_us_N` | the same, and it waits for all that the device was given, with events and launches of others held up |
 //! | `regs_N` | a thread takes N registers (others: 32) |
 //! | `shared_N` | a block declares N bytes of shared memory (others: 0) |
 //! | `compile_us_N` | loading an image that lists it takes that long: its code is compiled |

@@ -6,7 +6,7 @@
 use crate::capture::OPEN;
 use crate::codes::*;
 use crate::config::config;
-use crate::context::{FAULTED, current_raw};
+use crate::context::{FAULTED, current_raw, synchronize};
 use crate::kernel::{Kernel, builtin};
 use crate::observe;
 use crate::slab::parts;
@@ -15,8 +15,8 @@ use crate::table::{Default, R, driver as functions};
 use crate::timeline::{PENDING, busy_until, now};
 use crate::work::Work;
 use std::ffi::c_void;
-use std::sync::LazyLock;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{LazyLock, Mutex};
 
 /// CUlaunchConfig.
 #[repr(C)]
@@ -38,6 +38,14 @@ pub(crate) struct Geometry {
 }
 
 const MOST_SHARED: u32 = 232_448;
+
+/// Held while code is loaded that waits for the device.
+static LOADING: Mutex<()> = Mutex::new(());
+
+/// Waits until no such code is being loaded.
+pub(crate) fn see_loading_out() {
+    drop(LOADING.lock().unwrap_or_else(|e| e.into_inner()));
+}
 
 impl Geometry {
     #[inline]
@@ -103,10 +111,16 @@ unsafe fn launch(
         return Ok(());
     }
     let mut d = driver()?;
-    let load_ns = d.function_mut(function).map(|f| std::mem::take(&mut f.load_ns)).unwrap_or(0);
-    if load_ns > 0 {
+    let loads = d.function_mut(function).map(|f| (std::mem::take(&mut f.load_ns), f.load_waits));
+    if let Ok((load_ns, waits)) = loads
+        && load_ns > 0
+    {
         drop(d);
+        let _held_up = waits.then(|| LOADING.lock().unwrap_or_else(|e| e.into_inner()));
         busy_until(now() + load_ns);
+        if waits {
+            synchronize(current_raw())?;
+        }
         d = driver()?;
     }
     let stream = d.stream(stream, default)?;

@@ -40,6 +40,8 @@ pub(crate) struct Function {
     pub(crate) ns: u64,
     /// Time that its first launch takes to load it; 0 when that is done.
     pub(crate) load_ns: u64,
+    /// That waits for the whole device.
+    pub(crate) load_waits: bool,
     pub(crate) computes: bool,
     pub(crate) owner: Owner,
     pub(crate) attributes: [i32; 18],
@@ -106,9 +108,12 @@ impl Driver {
             return Err(NOT_FOUND);
         }
         let text: Arc<str> = Arc::from(name.to_string_lossy());
-        let (ns, load_ns, computes) = (duration_ns(&text), host_ns(&text, "load_us_"), computes(&text));
+        let (ns, computes) = (duration_ns(&text), computes(&text));
+        let waits_ns = host_ns(&text, "load_waits_us_");
+        let (load_ns, load_waits) = (host_ns(&text, "load_us_").max(waits_ns), waits_ns > 0);
         let (attributes, symbol) = (attributes(&text), name.to_owned());
-        let function = Function { name: text, symbol: symbol.clone(), ns, load_ns, computes, owner, attributes };
+        let function =
+            Function { name: text, symbol: symbol.clone(), ns, load_ns, load_waits, computes, owner, attributes };
         let handle = self.functions.insert(function) | u64::from(computes);
         self.image(owner)?.functions.push((symbol, handle));
         Ok(handle)
