@@ -13,10 +13,10 @@ pub(super) struct Attached {
     /// From when to when it was.
     was: VecDeque<(i64, i64)>,
     launches: f64,
-    /// How much of the time launches come ahead of the GPU, and are held up by nothing.
-    hidden: f64,
     /// Of these, those that were made while it could not be taken off.
     unspared: f64,
+    /// How much of the time launches come ahead of the GPU, and are held up by nothing.
+    hidden: f64,
 }
 
 impl Attached {
