@@ -11,8 +11,7 @@ const WORDS: [&str; 7] = ["4", "200", "2", "100", "99", "0", "1.5"];
 fn with_a_peer(how: &str) -> (Vec<String>, Vec<String>, gputrace_collectors::manifest::GpuTime) {
     let scratch = Scratch::new();
     let file = scratch.path().join("cupti.json");
-    let target =
-        scratch.target(program("steps")).args(&WORDS).with_driver(Driver::Plain).env("FAKE_CUPTI_TRUTH", &file);
+    let target = scratch.target(program("steps")).args(WORDS).with_driver(Driver::Plain).env("FAKE_CUPTI_TRUTH", &file);
     let options = ["--gpu-time", how, "--gpu-window-every", "1", "--budget", "20"];
     let trace = target.options(options).traced().expect(0).read();
     let (api, names) = (trace.table("api"), trace.names());
