@@ -21,6 +21,9 @@ const FIRST_COST_NS: u64 = 2500;
 /// A rate that is not known yet. One that proves higher shortens the window while it is open.
 const FIRST_RATE: u64 = 10_000;
 
+/// Records that are worth a window.
+const ENOUGH: u64 = 1000;
+
 static PERIOD_NS: AtomicU64 = AtomicU64::new(10 * SECOND);
 /// The budget in millionths of the wall time.
 pub(super) static BUDGET_PPM: AtomicU32 = AtomicU32::new(10_000);
@@ -59,16 +62,16 @@ pub(super) fn are_told(at: u64) -> bool {
     session::present().is_some_and(|view| view.header().told_window.load(Ordering::Relaxed) >= at)
 }
 
-/// What the schedule goes by now.
-fn terms(detaches: bool) -> Terms {
+/// What the schedule goes by now. `is_known`: how much work comes.
+fn terms(detaches: bool, is_known: bool) -> Terms {
     let told = session::present().map_or(0, |view| view.header().record_ns.load(Ordering::Relaxed));
     Terms {
         period_ns: PERIOD_NS.load(Ordering::Relaxed),
         ppm: ppm(),
         cost_ns: u64::from(told).checked_sub(1).unwrap_or(FIRST_COST_NS),
         detaches,
-        // Who asks for windows wants what the budget buys.
-        rare: IS_AUTO.load(Ordering::Relaxed),
+        // Who asks for windows wants what the budget buys; and before the first launches there is nothing to be short for.
+        rare: is_known && IS_AUTO.load(Ordering::Relaxed),
         job: JOB.load(Ordering::Relaxed),
     }
 }
@@ -86,11 +89,13 @@ pub(super) struct Plan {
     records: u64,
     /// Records a second in the windows before.
     rate: u64,
+    /// A window has shown it.
+    is_rated: bool,
 }
 
 impl Plan {
     pub(super) const fn new(is_full: bool) -> Plan {
-        Plan { is_full, opens_ns: 0, is_open: false, open_ns: 0, records: 0, rate: FIRST_RATE }
+        Plan { is_full, opens_ns: 0, is_open: false, open_ns: 0, records: 0, rate: FIRST_RATE, is_rated: false }
     }
 
     /// Whether records are to be on now, and until when that holds. `detaches`: CUPTI can be taken off between windows.
@@ -98,7 +103,7 @@ impl Plan {
         if self.is_full {
             return (true, u64::MAX);
         }
-        let terms = terms(detaches);
+        let terms = terms(detaches, self.is_known());
         if self.is_open {
             self.open_ns = now.saturating_sub(self.opens_ns).max(1);
             // No less than what came already.
@@ -111,7 +116,7 @@ impl Plan {
         } else if now >= self.opens_ns {
             // A window without a record says nothing of the next one.
             if self.records > 0 {
-                self.rate = per_second(self.records, self.open_ns);
+                (self.rate, self.is_rated) = (per_second(self.records, self.open_ns), true);
             }
             match terms.length(self.rate) {
                 Some((ns, _)) => return (true, now + ns),
@@ -120,6 +125,11 @@ impl Plan {
             }
         }
         (false, self.opens_ns)
+    }
+
+    /// Whether it is known how much work comes: of the first window that brings any, once it has brought enough.
+    fn is_known(&self) -> bool {
+        self.is_rated || self.records >= ENOUGH
     }
 
     /// Whether a window was there, and none is.
@@ -157,7 +167,7 @@ impl Plan {
     /// Somebody else uses CUPTI.
     pub(super) fn interrupt(&mut self, now: u64) {
         if self.is_open {
-            self.close(now, &terms(true));
+            self.close(now, &terms(true, self.is_known()));
         }
     }
 
