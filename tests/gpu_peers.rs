@@ -38,7 +38,7 @@ fn windows_put_cupti_on_before_the_first_peer_and_leave_it_there() {
     let (on, off) = (place(&before, "cuptiActivityRegisterCallbacks"), place(&before, "cuptiFinalize"));
     assert!(on > off, "it is there: {before:?}");
     assert_eq!(place(&after, "cuptiFinalize"), None, "{after:?}");
-    assert!(about.windows >= 3 && after.iter().any(|function| function == "cuptiActivityEnable"), "{about:?}");
+    assert!(about.windows >= 2 && after.iter().any(|function| function == "cuptiActivityEnable"), "{about:?}");
     assert!(about.stays.as_deref().is_some_and(|why| why.contains("wait for other processes")), "{about:?}");
     assert!(about.given_up.is_none() && about.joined * 100 >= about.records * 90, "{about:?}");
 }

@@ -121,7 +121,9 @@ fn windows_cost_what_the_budget_allows_and_the_trace_says_what_that_was() {
     let windows = windows(&trace);
     assert!(windows.len() >= 3, "{windows:?}");
     let length = |nth: usize| windows[nth].2 - windows[nth].1;
-    assert!(length(windows.len() - 1) * 2 < length(0), "{windows:?}");
+    // One may last longer by chance, where our thread gets no processor in time.
+    let shortest = (1..windows.len()).map(length).min();
+    assert!(shortest.is_some_and(|shortest| shortest * 2 < length(0)), "{windows:?}");
     assert!(budget.windows_percent.is_some() && budget.hooks_percent > 0.0, "{budget:?}");
 }
 

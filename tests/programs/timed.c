@@ -197,7 +197,7 @@ int main(int argc, char **argv) {
     } else if (!strcmp(what, "loads")) {
         /* Should nothing go on any more. */
         alarm(60);
-        for (int n = 0; n < 2000; n++) {
+        for (int n = 0; n < 1000; n++) {
             CUmodule module;
             CUfunction function;
             char image[48];
