@@ -46,22 +46,23 @@ impl Process {
         if !self.intake.metal.is_here {
             return u64::MAX;
         }
-        let open = |row: &layout::ThreadRow| {
-            let start = row.in_flight_start.load(Ordering::Acquire);
-            let hook = self.intake.hooks.get(row.in_flight_hook.load(Ordering::Relaxed) as usize)?;
-            let short = matches!(hook.class, Class::Commit | Class::Encode);
-            (start != 0 && short && clocks.span_ns(self.clock, start, horizon) < UNWRITTEN_NS).then_some(start)
-        };
-        let live = self.threads.iter().filter(|thread| thread.is_live());
-        live.filter_map(|thread| open(self.segment.view().thread(thread.row)?)).min().unwrap_or(u64::MAX)
+        self.oldest_in_flight(|start, class| {
+            matches!(class, Some(Class::Commit | Class::Encode))
+                && clocks.span_ns(self.clock, start, horizon) < UNWRITTEN_NS
+        })
     }
 
     /// When the oldest of the driver's calls began that run, and may give the GPU work.
     pub(super) fn oldest_giving(&self) -> u64 {
+        self.oldest_in_flight(|_, class| class != Some(Class::Sync))
+    }
+
+    /// When the oldest call began that runs and counts, by its begin in ticks and its class, if that is known.
+    fn oldest_in_flight(&self, counts: impl Fn(u64, Option<Class>) -> bool) -> u64 {
         let open = |row: &layout::ThreadRow| {
             let start = row.in_flight_start.load(Ordering::Acquire);
             let hook = self.intake.hooks.get(row.in_flight_hook.load(Ordering::Relaxed) as usize);
-            (start != 0 && hook.is_none_or(|hook| hook.class != Class::Sync)).then_some(start)
+            (start != 0 && counts(start, hook.map(|hook| hook.class))).then_some(start)
         };
         let live = self.threads.iter().filter(|thread| thread.is_live());
         live.filter_map(|thread| open(self.segment.view().thread(thread.row)?)).min().unwrap_or(u64::MAX)
