@@ -318,12 +318,13 @@ impl Drain {
             }
             return;
         }
-        let (mut events, mut full) = (0, false);
+        let (mut events, mut full, mut waits) = (0, false, false);
         self.tables.live.tick(self.clocks.now_ns());
         for process in self.processes.values_mut() {
             let read = process.pass(&mut self.clocks, &mut self.tables, &mut self.written, false);
             events += read;
             full |= read * 8 > process.slots();
+            waits |= process.is_waiting(&self.clocks);
             detail::hand_on(&mut self.stage, self.tables.take_full(), &mut self.unsent);
             if let Some(told) = process.leave() {
                 self.will.told(process.id, told);
@@ -344,7 +345,9 @@ impl Drain {
         self.end_unwatched();
         self.write_worked();
         self.changed |= events > 0;
-        self.interval = if full || events > 4 * WORTH {
+        self.interval = if waits {
+            BUSY
+        } else if full || events > 4 * WORTH {
             self.interval / 2
         } else if events < WORTH {
             self.interval * 3 / 2
@@ -352,9 +355,6 @@ impl Drain {
             self.interval
         }
         .clamp(BUSY, IDLE);
-        if self.processes.values().any(|process| process.is_waiting(&self.clocks)) {
-            self.interval = BUSY;
-        }
     }
 
     /// Processes without a descriptor (there was none left) are asked whether they live.
