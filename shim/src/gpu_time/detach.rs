@@ -57,10 +57,8 @@ pub(super) fn obstacle(cupti: &Cupti) -> Option<u64> {
         Some(reason::VERSION)
     } else if IS_SHARED.load(Ordering::Acquire) {
         Some(reason::SHARED)
-    } else if is_bound() {
-        Some(why())
     } else {
-        None
+        bound()
     }
 }
 
@@ -79,14 +77,9 @@ pub(super) fn take_off(cupti: &Cupti) -> bool {
     done
 }
 
-/// Whether there are graphs or peers.
-pub(super) fn is_bound() -> bool {
-    BOUND.load(Ordering::Acquire) == THERE
-}
-
-/// Which of them came first.
-pub(super) fn why() -> u64 {
-    WHY.load(Ordering::Relaxed)
+/// Whether there are graphs or peers: which of them came first.
+pub(super) fn bound() -> Option<u64> {
+    (BOUND.load(Ordering::Acquire) == THERE).then(|| WHY.load(Ordering::Relaxed))
 }
 
 /// Whether it would be too late to put CUPTI on a process.
@@ -97,7 +90,7 @@ pub(super) fn is_too_late() -> bool {
 /// The program is about to make a graph, or to begin a capture.
 #[inline(always)]
 pub(crate) fn graph_comes() {
-    if is_asked() && !is_bound() {
+    if is_asked() && bound().is_none() {
         agree(reason::GRAPHS);
     }
 }
@@ -141,10 +134,10 @@ fn agree(reason: u64) {
     }
 }
 
-/// Our thread's answer to the program's first graph or peer, if that is asked for. `work` is done before.
-pub(super) fn answer(work: impl FnOnce()) {
+/// Our thread's answer to the program's first graph or peer, if that is asked for. `work` is done before, and told which it is.
+pub(super) fn answer(work: impl FnOnce(u64)) {
     if BOUND.compare_exchange(ASKED, WORKING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-        work();
+        work(WHY.load(Ordering::Relaxed));
         BOUND.store(THERE, Ordering::Release);
         sys::wake(&BOUND);
     }

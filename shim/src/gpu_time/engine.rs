@@ -108,10 +108,10 @@ impl Engine {
         loop {
             let now = sys::clock_ns(sys::MONOTONIC);
             self.look_aside();
-            detach::answer(|| self.bind());
+            detach::answer(|why| self.bind(why));
             // Our thread began when they were there.
-            if detach::is_bound() && IS_AUTO.load(Ordering::Relaxed) {
-                self.bind();
+            if let Some(why) = detach::bound().filter(|_| IS_AUTO.load(Ordering::Relaxed)) {
+                self.bind(why);
             }
             let is_usable = !self.is_off_for_good && !aside::is_wanted(now);
             // Where no window opens for some time, launches are timed meanwhile.
@@ -232,14 +232,13 @@ impl Engine {
     /// The program is about to make its first graph, or to join others. A budget does not hold while CUPTI is there, and it could not
     /// be taken off any more: where launches can be timed instead, they are. Else it stays, and is put on as long as that
     /// can be done.
-    fn bind(&mut self) {
+    fn bind(&mut self, why: u64) {
         if self.is_off_for_good {
             return;
         }
         if !IS_AUTO.load(Ordering::Relaxed) {
             return self.put_on();
         }
-        let why = detach::why();
         if IS_ON.load(Ordering::Relaxed) {
             self.turn_off(why);
         }
