@@ -77,7 +77,7 @@ impl Clock {
         self.pairs.push_back(pair);
         let first = *self.first.get_or_insert(pair);
         self.about.offset_ns = Some(first.offset_ns());
-        self.about.drift_ppm = drift(first, pair).map(|drift| drift * 1e6);
+        self.about.drift_ppm = drift(first, pair, |pair| pair.host_ns).map(|drift| drift * 1e6);
     }
 
     /// A moment of the GPU's clock on the host's: between two pairs on the line through them, else on that of the nearest ones.
@@ -94,7 +94,7 @@ impl Clock {
         // From the nearer one on.
         let base = if next > last { to } else { from };
         let passed_ns = gpu_ns.saturating_sub(base.gpu_ns);
-        let gained = drift_of_gpu(from, to) * passed_ns as f64;
+        let gained = drift(from, to, |pair| pair.gpu_ns).unwrap_or(0.0) * passed_ns as f64;
         // The conversion saturates, and no time is a number.
         gpu_ns.saturating_sub(base.offset_ns()).saturating_sub(gained as i64)
     }
@@ -114,16 +114,10 @@ impl Clock {
     }
 }
 
-/// By how much the GPU's clock gained on the host's between two pairs, for each ns of the host's.
-fn drift(from: Pair, to: Pair) -> Option<f64> {
-    let passed_ns = to.host_ns.saturating_sub(from.host_ns);
+/// By how much the GPU's clock gained on the host's between two pairs, for each ns of one of the two.
+fn drift(from: Pair, to: Pair, of: impl Fn(Pair) -> i64) -> Option<f64> {
+    let passed_ns = of(to).saturating_sub(of(from));
     (passed_ns > 0).then(|| to.offset_ns().saturating_sub(from.offset_ns()) as f64 / passed_ns as f64)
-}
-
-/// The same for each of the GPU's own.
-fn drift_of_gpu(from: Pair, to: Pair) -> f64 {
-    let passed_ns = to.gpu_ns.saturating_sub(from.gpu_ns);
-    if passed_ns > 0 { to.offset_ns().saturating_sub(from.offset_ns()) as f64 / passed_ns as f64 } else { 0.0 }
 }
 
 /// Whether something lies between two moments, by no more than that off.
