@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use gimli::{BaseAddresses, CfaRule, EhFrame, EhFrameHdr, LittleEndian, Register, RegisterRule, UnwindContext};
 use gimli::{Pointer, UnwindSection, Vendor};
+use gputrace_abi::stack::ADDRESS;
 use object::read::{ReadCache, elf::ElfFile64};
 use object::{Endianness, Object, ObjectSection};
 
@@ -31,8 +32,6 @@ const NUMBERS: (Register, Register) = (gimli::AArch64::SP, gimli::AArch64::X30);
 
 /// Whose extensions of DWARF the tables have: ARM's say where a return address is signed.
 const VENDOR: Vendor = if cfg!(target_arch = "aarch64") { Vendor::AArch64 } else { Vendor::Default };
-/// The address in a return address: a signature stands in the bits above (most distributions' libraries for aarch64 sign theirs, on processors that can).
-const ADDRESS: u64 = if cfg!(target_arch = "aarch64") { (1 << 48) - 1 } else { u64::MAX };
 
 /// Values of registers, by DWARF's numbers; none: not known.
 type Registers = [Option<u64>; REGISTERS];

@@ -6,6 +6,10 @@
 //! [`STACK`](crate::event::text_kind::STACK) with the frames, innermost first, and before that each code object or module
 //! that its frames name. Keys are hashes that mean nothing outside the process.
 
+/// The address in a return address as it lies on a stack: on aarch64 libraries sign theirs, in the bits above (as most distributions'
+/// do, on processors that can: Graviton 3, Grace). No code lies so high.
+pub const ADDRESS: u64 = if cfg!(target_arch = "aarch64") { (1 << 48) - 1 } else { u64::MAX };
+
 /// The frames are of Python: key is that of a [`PythonCode`], offset a number of bytes in its bytecode.
 pub const PYTHON: u64 = 1;
 /// The frames are of native code: key is that of a module, offset an address in its file.

@@ -17,6 +17,8 @@ mod table;
 
 use core::ops::Range;
 
+use gputrace_abi::stack::ADDRESS;
+
 use super::memory::word;
 use crate::thread::State;
 use cache::Known;
@@ -126,12 +128,10 @@ struct Step {
     frame_at: usize,
 }
 
-/// The address in a return address as it lies on a stack: on aarch64 libraries sign theirs, in the bits above (as most distributions'
-/// do, on processors that can: Graviton 3, Grace). No code lies so high.
+/// The address in a return address ([`ADDRESS`]).
 #[inline(always)]
 fn address(word: usize) -> usize {
-    const ADDRESS: usize = if cfg!(target_arch = "aarch64") { (1 << 48) - 1 } else { usize::MAX };
-    word & ADDRESS
+    word & ADDRESS as usize
 }
 
 /// The frame that called this one. `end`: where the stack ends.
