@@ -23,6 +23,9 @@ static void *other_thread(void *data) {
 static void everything(void) {
     pthread_t thread;
     typedef const struct nvtx_attributes *said;
+    /* Before they are used, as their names are those that are known when a row is written. */
+    NVTX_VOID(core, NameCategoryA, (uint32_t, const char *), 3, "three");
+    NVTX_VOID(core, NameCategoryW, (uint32_t, const wchar_t *), 4, L"vier");
     struct nvtx_attributes a = NVTX_ATTRIBUTES(.category = 3, .color_type = 1, .color = 0xff112233, NVTX_NAMED("ex mark"));
     NVTX_VOID(core, MarkEx, (said), &a);
     nvtx_mark("mark");
@@ -36,8 +39,6 @@ static void everything(void) {
     pthread_create(&thread, NULL, other_thread, NULL);
     pthread_join(thread, NULL);
 
-    NVTX_VOID(core, NameCategoryA, (uint32_t, const char *), 3, "three");
-    NVTX_VOID(core, NameCategoryW, (uint32_t, const wchar_t *), 4, L"vier");
     a.message_type = NVTX_WIDE, a.message.wide = L"ex push", a.payload_type = NVTX_F32, a.payload.f32 = 0.5f;
     int levels = NVTX(core, RangePushEx, int, -2, (said), &a);
     levels += nvtx_push("push");

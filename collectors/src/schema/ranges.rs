@@ -35,7 +35,7 @@ pub(super) const RANGES: Table = Table {
         Column::new("level", I32, Dictionary, NONE, "open push_pop ranges around it, of its thread and domain; null for others")
             .optional(),
         Column::new("category", I32, Dictionary, NONE, "number of its category in its domain (unsigned); null for none").optional(),
-        Column::new("category_id", I64, Dictionary, NONE, "that category's name: names.name_id, kind category; null where this process named none")
+        Column::new("category_id", I64, Dictionary, NONE, "that category's name: names.name_id, kind category; null where this process had named none when the row was written")
             .optional(),
         Column::new("color", I64, Dictionary, NONE, "colour: alpha << 24, red << 16, green << 8, blue; null for none").optional(),
         Column::new("payload_int", I64, Plain, NONE, "its number, where that is an integer (above 2^63 it is negative); else null")
