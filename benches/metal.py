@@ -41,6 +41,7 @@ MESSAGES = {
     "label": ("setLabel: of a command buffer, of 20 bytes", 2000),
     "label-long": ("setLabel: of 200 bytes", 2000),
     "label-new": ("setLabel: of 21 bytes, each another text", 1000),
+    "label-new-long": ("setLabel: of 88 bytes, each another text", 1000),
     "inner": ("computeCommandEncoderWithDispatchType:", 2000),
     "encoder": ("computeCommandEncoder, which sends the one above", 2000),
     "blit": ("blitCommandEncoder", 2000),

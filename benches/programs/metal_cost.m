@@ -26,7 +26,7 @@ static id<MTLBlitCommandEncoder> blit;
 static id<MTLBuffer> memory;
 static id<MTLTexture> image, other;
 static id<MTLSharedEvent> gate, idle;
-static NSString *label, *long_label, *labels[MOST];
+static NSString *label, *long_label, *labels[MOST], *long_labels[MOST];
 static id all[MOST];
 static id<MTL4CommandQueue> queue4;
 static id<MTL4CommandBuffer> work4, fresh4;
@@ -83,6 +83,9 @@ static void begin_more(void) {
         char own[32];
         snprintf(own, sizeof own, "step %04d of training", i);
         labels[i] = text(own);
+        char longer[96];
+        snprintf(longer, sizeof longer, "%s with a label as long as labels of encoders may well be in programs %04d", own, i % 7);
+        long_labels[i] = text(longer);
     }
     heap = [MTLHeapDescriptor new];
     [heap setSize:4096];
@@ -212,6 +215,7 @@ SENDS(send_read, [image getBytes:bytes bytesPerRow:4 fromRegion:(MTLRegion){CORN
 SENDS(send_label, [work setLabel:label])
 SENDS(send_label_long, [work setLabel:long_label])
 SENDS(send_label_new, [work setLabel:labels[i]])
+SENDS(send_label_new_long, [work setLabel:long_labels[i]])
 SENDS(send_inner, [work computeCommandEncoderWithDispatchType:0])
 SENDS(send_encoder, [work computeCommandEncoder])
 SENDS(send_blit, [work blitCommandEncoder])
@@ -272,6 +276,7 @@ static const struct {
     {"label", send_label},
     {"label-long", send_label_long},
     {"label-new", send_label_new},
+    {"label-new-long", send_label_new_long},
     {"inner", send_inner},
     {"encoder", send_encoder},
     {"blit", send_blit},

@@ -9,7 +9,7 @@ use crate::hooks::Hook;
 use crate::hooks::metal::devices;
 use crate::interpose::objc::Id;
 use crate::session;
-use crate::thread::{self, State};
+use crate::thread::{self, Reserved, State};
 
 /// The thread and the moment of a message, for what is written beside it: known where it is recorded, else looked for.
 #[derive(Clone, Copy)]
@@ -38,6 +38,25 @@ impl At {
     #[inline(never)]
     fn find() -> Option<(&'static State, u64)> {
         thread::state_slow().map(|state| (state, session::now()))
+    }
+}
+
+/// What the event of a message says, and the place that was reserved for it together with others, if one was.
+pub(crate) trait Said {
+    fn parts(self) -> ([u64; 4], Option<Reserved<'static>>);
+}
+
+impl Said for [u64; 4] {
+    #[inline(always)]
+    fn parts(self) -> ([u64; 4], Option<Reserved<'static>>) {
+        (self, None)
+    }
+}
+
+impl Said for ([u64; 4], Option<Reserved<'static>>) {
+    #[inline(always)]
+    fn parts(self) -> ([u64; 4], Option<Reserved<'static>>) {
+        self
     }
 }
 
@@ -74,13 +93,13 @@ impl Answer for u8 {
 /// paused too: what appears must be hooked in any case. Of a message inside another one, only the outer one's payload is
 /// asked for, which has what the program is given.
 #[inline(always)]
-pub(crate) fn message<R: Answer, P: Copy + Default>(
+pub(crate) fn message<R: Answer, P: Copy + Default, S: Said>(
     hook: Hook,
     number: u16,
     this: Id,
     before: impl FnOnce(Id, &'static State) -> P,
     original: impl FnOnce(P) -> R,
-    payload: impl FnOnce(Id, R, P, At) -> [u64; 4],
+    payload: impl FnOnce(Id, R, P, At) -> S,
 ) -> R {
     let mut cookie = 0usize;
     let mut start = 0;
@@ -103,10 +122,11 @@ pub(crate) fn message<R: Answer, P: Copy + Default>(
         return result;
     }
     let at = At(call.ok().map(|call| (call.layer.state, end)));
-    let payload = payload(this, result, prepared, at);
+    let (payload, place) = payload(this, result, prepared, at).parts();
     match call {
         Ok(call) => {
-            call.end(hook, Event { hook: number, start, end, context, payload, ..Event::default() }, result.refused())
+            let event = Event { hook: number, start, end, context, payload, ..Event::default() };
+            call.end_at(hook, event, result.refused(), place);
         }
         Err(_) => cold_path(),
     }
@@ -116,10 +136,19 @@ pub(crate) fn message<R: Answer, P: Copy + Default>(
 impl Call<'_> {
     /// Writes the event of a message, which has its hook, times and payload, and leaves.
     #[inline(always)]
-    pub(crate) fn end(self, hook: Hook, mut event: Event, result: u32) {
+    pub(crate) fn end(self, hook: Hook, event: Event, result: u32) {
+        self.end_at(hook, event, result, None);
+    }
+
+    /// The same at its place, if it has one.
+    #[inline(always)]
+    fn end_at(self, hook: Hook, mut event: Event, result: u32, place: Option<Reserved<'_>>) {
         event.flags = hook.flags;
         event.result = result.min(u32::from(u16::MAX)) as u16;
-        self.layer.state.write(event, hook.class);
+        match place {
+            Some(place) => self.layer.state.write_at(place, event),
+            None => self.layer.state.write(event, hook.class),
+        }
         self.leave();
     }
 }

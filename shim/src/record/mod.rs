@@ -23,7 +23,7 @@ use crate::{frame, session, tls};
 #[cfg(target_os = "linux")]
 pub(crate) use driver::{NO_DEVICE, call, launch, waits_for};
 #[cfg(target_os = "macos")]
-pub(crate) use message::{At, message};
+pub(crate) use message::{At, Said, message};
 
 /// The calling thread's state and row.
 #[inline(always)]

@@ -12,6 +12,7 @@ mod patience;
 mod places;
 mod shared;
 mod state;
+mod texts;
 mod words;
 
 use core::ptr;
@@ -24,6 +25,8 @@ use linux as platform;
 #[cfg(target_os = "macos")]
 use macos as platform;
 pub(crate) use state::State;
+#[cfg(target_os = "macos")]
+pub(crate) use texts::Reserved;
 
 use crate::{record, sampling, session, stack, sys, tls};
 

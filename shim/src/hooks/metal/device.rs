@@ -1,10 +1,11 @@
 //! Messages to devices.
 
-use core::ffi::c_void;
+use core::ffi::{CStr, c_void};
 
 use super::{devices, event, feedback, messages, metal4, names, queue, resources};
 use crate::interpose::objc::{Id, send};
 use crate::record::At;
+use crate::thread::Reserved;
 
 /// Command buffers of a queue that may be uncompleted, where the program does not say.
 const USUAL_LIMIT: u64 = 64;
@@ -39,18 +40,16 @@ messages! {
     };
 
     Module NONE newPipeline "newComputePipelineStateWithFunction:error:" "@@:@^@" (function: Id, error: *mut Id) -> Id { devices::seen }
-        => @at |_, made, at| pipeline(made, function, at);
+        => @at |_, made, at| pipeline(made, || function_name(function), at);
     Module NONE newPipelineReflected "newComputePipelineStateWithFunction:options:reflection:error:" "@@:@Q^@^@"
         (function: Id, options: usize, reflection: *mut Id, error: *mut Id) -> Id { devices::seen }
-        => @at |_, made, at| pipeline(made, function, at);
+        => @at |_, made, at| pipeline(made, || function_name(function), at);
     Module NONE newPipelineWithDescriptor "newComputePipelineStateWithDescriptor:options:reflection:error:" "@@:@Q^@^@"
         (descriptor: Id, options: usize, reflection: *mut Id, error: *mut Id) -> Id { devices::seen }
-        => @at |_, made, at| {
-            if names::pipeline(made, send!(descriptor, "label"; Id), at) {
-                return [made as u64, 0, 0, 0];
-            }
-            pipeline(made, send!(descriptor, "computeFunction"; Id), at)
-        };
+        => @at |_, made, at| pipeline(made, || {
+            let of_function = || function_name(send!(descriptor, "computeFunction"; Id));
+            names::text(send!(descriptor, "label"; Id)).or_else(of_function)
+        }, at);
 
     Api NONE newSharedEvent "newSharedEvent" "@@:" () -> Id { devices::seen } => |_, made| {
         event::SHARED_EVENT.meet(made);
@@ -97,7 +96,11 @@ fn buffer(made: Id, options: usize, bytes: usize) -> [u64; 4] {
 }
 
 #[inline(always)]
-fn pipeline(made: Id, function: Id, at: At) -> [u64; 4] {
-    names::pipeline(made, send!(function, "name"; Id), at);
-    [made as u64, 0, 0, 0]
+fn pipeline<'a>(made: Id, name: impl FnOnce() -> Option<&'a CStr>, at: At) -> ([u64; 4], Option<Reserved<'static>>) {
+    ([made as u64, 0, 0, 0], names::pipeline(made, name, at))
+}
+
+#[inline(always)]
+fn function_name<'a>(function: Id) -> Option<&'a CStr> {
+    names::text(send!(function, "name"; Id))
 }

@@ -29,6 +29,7 @@ use gputrace_abi::layout::{NAME_BYTES, View, hook_flag};
 
 use super::Hook;
 use crate::interpose::objc::{Id, Role};
+use crate::record::Said;
 use crate::thread::State;
 
 /// Number of the first message.
@@ -208,13 +209,13 @@ macro_rules! messages {
 
     // Types first: a closure that is not an argument knows those of its own only if it is told.
     (@payload ($result:ty, $payload:expr)) => {
-        |this, result, _, _| $crate::hooks::metal::said::<$result>($payload, this, result)
+        |this, result, _, _| $crate::hooks::metal::said::<$result, _>($payload, this, result)
     };
     (@payload ($result:ty, $payload:expr) $before:expr) => {
-        |this, result, prepared, _| $crate::hooks::metal::said_after::<$result, _>($payload, this, result, prepared)
+        |this, result, prepared, _| $crate::hooks::metal::said_after::<$result, _, _>($payload, this, result, prepared)
     };
     (@payload at ($result:ty, $payload:expr)) => {
-        |this, result, _, at| $crate::hooks::metal::said_after::<$result, _>($payload, this, result, at)
+        |this, result, _, at| $crate::hooks::metal::said_after::<$result, _, _>($payload, this, result, at)
     };
     (@payload at ($result:ty, $payload:expr) $before:expr) => { $payload };
     (@before) => { |_, _| () };
@@ -230,13 +231,13 @@ use messages;
 
 /// What a payload says.
 #[inline(always)]
-fn said<R>(payload: impl FnOnce(Id, R) -> [u64; 4], this: Id, result: R) -> [u64; 4] {
+fn said<R, S: Said>(payload: impl FnOnce(Id, R) -> S, this: Id, result: R) -> S {
     payload(this, result)
 }
 
 /// The same of what was prepared, or of the moment.
 #[inline(always)]
-fn said_after<R, P>(payload: impl FnOnce(Id, R, P) -> [u64; 4], this: Id, result: R, with: P) -> [u64; 4] {
+fn said_after<R, P, S: Said>(payload: impl FnOnce(Id, R, P) -> S, this: Id, result: R, with: P) -> S {
     payload(this, result, with)
 }
 

@@ -2,6 +2,7 @@
 //!
 //! What was written is remembered in small tables; where one is full of others, a name is written again.
 
+use core::ffi::CStr;
 use core::hint::cold_path;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,6 +12,7 @@ use gputrace_abi::text::key;
 use super::resources::pipeline::PIPELINE;
 use crate::interpose::objc::{self, Id, send};
 use crate::record::At;
+use crate::thread::Reserved;
 use crate::{session, thread};
 
 /// Pipelines whose names were written.
@@ -30,21 +32,38 @@ fn of_pipeline(pipeline: Id) -> &'static AtomicU64 {
     place(&PIPELINES, (address >> 4) ^ (address >> 14))
 }
 
-/// A pipeline was made, and has this name (an NSString): its label or that of its function. Whether it was written. What
-/// was known of its address was of one that is gone.
+/// The text of an NSString; none of an empty one.
 #[inline(always)]
-pub(super) fn pipeline(made: Id, name: Id, at: At) -> bool {
+pub(super) fn text<'a>(name: Id) -> Option<&'a CStr> {
+    objc::text(name).filter(|name| !name.is_empty())
+}
+
+/// A pipeline was made, and has this name: its label or that of its function. What was known of its address was of one that
+/// is gone. The place for the message's event, where one was reserved with the name.
+#[inline(always)]
+pub(super) fn pipeline<'a>(made: Id, name: impl FnOnce() -> Option<&'a CStr>, at: At) -> Option<Reserved<'static>> {
     if made.is_null() {
-        return false;
+        return None;
     }
     PIPELINE.meet(made);
-    let Some(name) = objc::text(name).filter(|name| !name.is_empty()) else { return false };
-    let Some((state, now)) = at.get() else { return false };
-    let written = state.write_name(text_kind::FUNCTION, made as u64, name.to_bytes(), now);
-    if written {
-        of_pipeline(made).store(made as u64, Ordering::Relaxed);
-    }
-    written
+    let name = name()?.to_bytes();
+    let place = match at.recorded() {
+        Some((state, now)) => state.write_name_before::<1>([text_kind::FUNCTION, made as u64, now], name)?,
+        None => {
+            name_alone(made, name)?;
+            None
+        }
+    };
+    of_pipeline(made).store(made as u64, Ordering::Relaxed);
+    place
+}
+
+/// The name of a pipeline whose message is not recorded.
+#[cold]
+#[inline(never)]
+fn name_alone(made: Id, name: &[u8]) -> Option<()> {
+    let (state, now) = At::UNKNOWN.get()?;
+    state.write_name(text_kind::FUNCTION, made as u64, name, now).then_some(())
 }
 
 /// A pipeline is used: one that was made in the background has its label for a name, if it has one.
@@ -67,17 +86,22 @@ pub(super) fn pipeline_gone(gone: Id) {
 #[cold]
 #[inline(never)]
 fn learn(used: Id) {
-    pipeline(used, send!(used, "label"; Id), At::UNKNOWN);
+    pipeline(used, || text(send!(used, "label"; Id)), At::UNKNOWN);
     // It has no other name: nobody asks again.
     if !used.is_null() {
         of_pipeline(used).store(used as u64, Ordering::Relaxed);
     }
 }
 
-/// The payload of a message that gives an object this label (an NSString; nil takes it away).
+/// What the event of a message says that gives an object this label (an NSString; nil takes it away), and its place where one
+/// was reserved with the label's text.
 #[inline(always)]
-pub(super) fn labelled(object: Id, label: Id, at: At) -> [u64; 4] {
-    [object as u64, 0, self::label(label, at), 0]
+pub(super) fn labelled(object: Id, label: Id, at: At) -> ([u64; 4], Option<Reserved<'static>>) {
+    let (key, place) = match at.recorded() {
+        Some((state, now)) => told(label, |key, text| state.write_name_before::<1>([text_kind::LABEL, key, now], text)),
+        None => (self::label(label, at), None),
+    };
+    ([object as u64, 0, key, 0], place)
 }
 
 /// Longer labels are cut: to read one each time it is set takes so long as it is.
@@ -86,14 +110,26 @@ const LABEL_MAX_BYTES: usize = 88;
 /// The key of a label; 0 for none.
 #[inline(never)]
 pub(super) fn label(label: Id, at: At) -> u64 {
-    let Some(text) = objc::text_up_to(label, LABEL_MAX_BYTES).filter(|text| !text.is_empty()) else { return 0 };
+    let write = |key, text: &[u8]| {
+        let (state, now) = at.get()?;
+        state.write_name_before::<0>([text_kind::LABEL, key, now], text)
+    };
+    told(label, write).0
+}
+
+/// The key of a label, and what `write` gave of it if it had not been written.
+#[inline(always)]
+fn told(
+    label: Id,
+    write: impl FnOnce(u64, &[u8]) -> Option<Option<Reserved<'static>>>,
+) -> (u64, Option<Reserved<'static>>) {
+    let Some(text) = objc::text_up_to(label, LABEL_MAX_BYTES).filter(|text| !text.is_empty()) else { return (0, None) };
     let key = key(text_kind::LABEL, text);
-    let place = place(&LABELS, key);
-    if place.load(Ordering::Relaxed) != key
-        && let Some((state, now)) = at.get()
-        && state.write_name(text_kind::LABEL, key, text, now)
-    {
-        place.store(key, Ordering::Relaxed);
+    let known = place(&LABELS, key);
+    if known.load(Ordering::Relaxed) == key {
+        return (key, None);
     }
-    key
+    let Some(written) = write(key, text) else { return (key, None) };
+    known.store(key, Ordering::Relaxed);
+    (key, written)
 }
