@@ -358,13 +358,13 @@ fn a_process_that_is_killed_loses_only_what_was_not_told() {
     let process = manifest.processes.iter().find(|process| process.gpu_time.is_some()).expect("it").process_id;
     let processes = trace.table("processes");
     let killed = processes.rows().find(|row| row.int("process_id") == process).map_or(0, |row| row.int("end_ns"));
-    assert!(known < killed && killed - known < 5_000_000_000, "{known} {killed}");
     let notes: Vec<String> = manifest.processes.iter().flat_map(|process| process.notes.clone()).collect();
     assert!(notes.iter().any(|note| note.contains("ended without a word")), "{notes:?}");
     let found = scratch.section(&run, "gpu-utilisation");
     assert!(found["notes"].to_string().contains("GPU times are known in 1 window"), "{found}");
     let range = found["facts"]["range_ns"].as_f64().expect("a range");
     let first = trace.table("kernels").rows().map(|row| row.int("start_ns")).min().expect("kernels");
+    assert!(first < known && known < killed, "{first} {known} {killed}");
     assert!(range <= (known - first) as f64 + 50e6, "{range} {}", known - first);
 }
 

@@ -65,8 +65,9 @@ pub(crate) struct Gpu {
     /// Those whose call was looked for in vain, and when.
     waiting: Vec<Told>,
     looked_ns: i64,
-    /// When the last pass began.
+    /// When the last pass began, and the one before: what was told before that one has been looked at.
     read_to_ns: i64,
+    looked_to_ns: i64,
     /// Rows that wait for earlier ones.
     ready: Vec<(OnGpu, Worked)>,
     /// Stream and context as the driver has them, by device, context and stream as CUPTI has them; and how sure that is.
@@ -312,6 +313,7 @@ impl Gpu {
     pub(super) fn settle(&mut self, all: bool, begin_ns: i64, tables: &mut Tables, written: &Written) {
         self.samples.settle(all, tables);
         let read_to = if all { i64::MAX } else { std::mem::replace(&mut self.read_to_ns, begin_ns) };
+        self.looked_to_ns = read_to;
         if self.waiting.is_empty() && self.fresh.is_empty() && self.ready.is_empty() && self.begins.is_empty() {
             return;
         }
@@ -348,7 +350,7 @@ impl Gpu {
         let known_to_ns = std::mem::replace(&mut self.given_to_ns, given_to_ns);
         let Some((ticks, _)) = self.untold.filter(|(_, off_ns)| known_to_ns > *off_ns) else { return };
         let has_all = self.fresh.is_empty() && self.waiting.is_empty();
-        if has_all && self.calls.outstanding_ns(now_ns - GIVEN_UP_NS).is_none() {
+        if has_all && self.calls.outstanding_ns(self.given_up_ns(now_ns)).is_none() {
             header.told_window.store(ticks, Ordering::Relaxed);
             self.untold = None;
         }
@@ -366,10 +368,17 @@ impl Gpu {
         let settled = self.open.map(|(on, _)| self.settled_ns.max(on - NEAR_NS));
         let told = self.fresh.iter().chain(&self.waiting).map(|told| told.begin_ns).min();
         let ready = self.ready.iter().map(|(row, _)| row.start_ns).min();
-        let given = self.calls.outstanding_ns(now_ns - GIVEN_UP_NS);
+        let given_up_ns = self.given_up_ns(now_ns);
+        let given = self.calls.outstanding_ns(given_up_ns);
         let earliest = [settled, told, ready, given].into_iter().flatten().min()?;
         // A process that stands still holds the others up for a while only.
-        Some(earliest.max(now_ns - GIVEN_UP_NS))
+        Some(earliest.max(given_up_ns))
+    }
+
+    /// Work that was given before is not waited for. Of what was told since the pass before the last one nothing is known yet: a
+    /// collector that got no processor for long has its records still before it.
+    fn given_up_ns(&self, now_ns: i64) -> i64 {
+        now_ns.min(self.looked_to_ns) - GIVEN_UP_NS
     }
 
     /// Rows are written in the order of their begin.

@@ -130,3 +130,21 @@ fn a_window_is_told_when_each_of_its_calls_has_its_record_and_none_still_runs() 
     pass(&mut gpu, 15, None);
     assert_eq!(told(), 99);
 }
+
+#[test]
+fn calls_whose_records_are_still_to_be_looked_at_are_not_given_up_however_late_it_is() {
+    const SECOND: i64 = 1_000_000_000;
+    let (mut tables, written) = (Tables::new(), Written::default());
+    let mut gpu = Gpu::new(1, 1);
+    gpu.about = Some(Default::default());
+    window(&mut gpu, SECOND, 10, [7, 13]);
+    gpu.settle(false, 2 * SECOND, &mut tables, &written);
+    // The collector got no processor for 20 s: what this pass read is looked at in the next one.
+    assert_eq!(gpu.unwritten_ns(22 * SECOND), Some(SECOND - super::NEAR_NS));
+    gpu.settle(false, 22 * SECOND, &mut tables, &written);
+    assert_eq!(gpu.about.as_ref().map(|about| about.joined), Some(200));
+    // What has no record even then is.
+    gpu.gave(Given::new((2 * SECOND, 2 * SECOND + 3000), 1, What::Kernel(1, 1)), 1, 1.0);
+    gpu.settle(false, 23 * SECOND, &mut tables, &written);
+    assert_eq!(gpu.calls.outstanding_ns(gpu.given_up_ns(23 * SECOND)), None);
+}
