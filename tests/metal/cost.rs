@@ -12,12 +12,12 @@ const LONGER: [(&str, f64); 3] = [
     // A text that is told for the first time is copied, and this one is longer than one slot.
     ("label-new-long", 450.0),
     // Once for each command buffer, in Metal's own thread: no message.
-    ("completed", 800.0),
+    ("completed", 850.0),
     // Hooks of nine classes, once in a process.
     ("first", f64::INFINITY),
 ];
-/// Most that the simulated Metal takes to answer what the shim asks; more, or less, is its malloc, by how the heap lies.
-const ANSWERS: f64 = 60.0;
+/// Most that the simulated Metal takes to answer what the shim asks; more, or less than nothing, is its malloc, by how the heap lies.
+const ANSWERS: f64 = 42.0;
 /// Messages that are only counted take 54: who adds less was not there.
 const LEAST: f64 = 50.0;
 /// Lines of messages that there must be.
@@ -47,7 +47,7 @@ fn a_hooked_message_adds_no_more_than_is_said_by_its_instructions() {
         // Plain; added: all, shim, clock, state, look-ups, Metal.
         let numbers: Vec<f64> = line.split_whitespace().rev().map_while(|word| word.parse().ok()).collect();
         let [metal, .., added, _plain] = numbers[..] else { panic!("{line}") };
-        let ours = if metal.abs() > ANSWERS { added - metal } else { added };
+        let ours = added - metal + metal.clamp(0.0, ANSWERS);
         assert!((LEAST..=most).contains(&ours), "{line}");
     }
 }

@@ -36,7 +36,47 @@ fn a_program_that_began_paused_is_recorded_from_start_on_and_again_after_stop() 
     fs::write(file.with_extension("stop"), "").expect("a file");
     let trace = started.wait().expect(0).read();
     trace.assert_balanced();
-    assert!(trace.table("launches").len() >= 40);
+    let launches = trace.table("launches");
+    assert!(launches.len() >= 40);
+    // A thread that waits for its commits sees at the next one that it was stopped, and not when its chunk is full.
+    let recorded = trace.manifest().detail.expect("it was off").intervals;
+    let begins: Vec<i64> = launches.rows().map(|row| row.int("start_ns")).collect();
+    let outside = |at: &&i64| !recorded.iter().any(|on| (on.from_ns..=on.to_ns).contains(*at));
+    assert!(begins.iter().filter(outside).count() <= 2 * recorded.len(), "{recorded:?} {begins:?}");
+}
+
+#[test]
+fn dispatches_have_no_name_where_another_pipeline_was_set_while_recording_was_off() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let Some((dylibs, _)) = apple_targets() else { return };
+    let scratch = Scratch::new();
+    let file = scratch.path().join("made");
+    let target = Processor::X86.target(&scratch, &dylibs, "metal_switched.m").arg(&file).arg("changed");
+    let started = target.options(["--malloc", "off"]).start();
+    let session = started.pid().to_string();
+    poll(PATIENCE, || file.exists().then_some(())).expect("the program has set a pipeline");
+    let folder = started.trace.clone();
+    poll(PATIENCE, || seen(&folder, "commit").filter(|commits| *commits > 0)).expect("recording is on");
+    scratch.gputrace(&["stop", &session]).expect(0);
+    // The next commit sees it.
+    let commits = || seen(&folder, "commit");
+    let (mut before, mut same) = (commits(), 0);
+    poll(PATIENCE, || {
+        let now = commits();
+        same = if now == before { same + 1 } else { 0 };
+        before = now;
+        (same > 3).then_some(())
+    })
+    .expect("recording is off");
+    fs::write(file.with_extension("stop"), "").expect("a file");
+    poll(PATIENCE, || file.with_extension("set").exists().then_some(())).expect("the program has set another one");
+    scratch.gputrace(&["start", &session]).expect(0);
+    fs::write(file.with_extension("go"), "").expect("a file");
+    let trace = started.wait().expect(0).read();
+    let (names, table) = (trace.names(), trace.table("dispatches"));
+    let name = |row: &Row| row.maybe_int("name_id").map(|id| names[&id].clone());
+    let seen: Vec<_> = sorted(&table, "start_ns").iter().map(name).collect();
+    assert_eq!(seen, [None, Some("second".to_owned())]);
 }
 
 #[test]

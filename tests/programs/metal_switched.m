@@ -1,9 +1,11 @@
 /* Commits that go on until they are told to end, for recording that is switched meanwhile, with the simulated Metal.
  *
- * usage: metal_switched FILE [held]
+ * usage: metal_switched FILE [held | changed]
  * Commits command buffers and waits for each; makes FILE after fifty, and ends twenty after FILE.stop is there, or after two minutes.
  * held: makes a command buffer of a queue with a label, then FILE; sets the value of an event until FILE.stop
- * is there, then commits it, and three more. */
+ * is there, then commits it, and three more.
+ * changed: gives an encoder a pipeline, makes FILE, commits others until FILE.stop is there, gives it another pipeline, makes FILE.set,
+ * waits for FILE.go, and dispatches; then the same pipeline for a second encoder, in one step. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,6 +42,44 @@ static void hold(id<MTLCommandQueue> queue, const char *file, const char *stop) 
     objc_autoreleasePoolPop(pool);
 }
 
+static void make(const char *file) {
+    close(open(file, O_CREAT | O_WRONLY, 0644));
+}
+
+static void change(id<MTLCommandQueue> queue, const char *file, const char *stop) {
+    char set[4096], go[4096];
+    sprintf(set, "%s.set", file), sprintf(go, "%s.go", file);
+    void *pool = objc_autoreleasePoolPush();
+    id<MTLLibrary> library = [[queue device] newDefaultLibrary];
+    id<MTLComputePipelineState> pipelines[2];
+    const char *names[] = {"first", "second"};
+    for (int i = 0; i < 2; i++) {
+        id<MTLFunction> function = [library newFunctionWithName:[NSString stringWithUTF8String:names[i]]];
+        pipelines[i] = [[queue device] newComputePipelineStateWithFunction:function error:NULL];
+    }
+    id<MTLCommandBuffer> work = [queue commandBuffer];
+    id<MTLComputeCommandEncoder> kernels = [work computeCommandEncoder];
+    [kernels setComputePipelineState:pipelines[0]];
+    make(file);
+    while (access(stop, F_OK) != 0 && time(NULL) < end) {
+        id<MTLCommandBuffer> other = [queue commandBuffer];
+        [other commit];
+        [other waitUntilCompleted];
+        usleep(1000);
+    }
+    [kernels setComputePipelineState:pipelines[1]];
+    make(set);
+    while (access(go, F_OK) != 0 && time(NULL) < end) usleep(1000);
+    for (int i = 0; i < 2; i++) {
+        if (i > 0) kernels = [work computeCommandEncoder], [kernels setComputePipelineState:pipelines[1]];
+        [kernels dispatchThreadgroups:(MTLSize){1, 1, 1} threadsPerThreadgroup:(MTLSize){1, 1, 1}];
+        [kernels endEncoding];
+    }
+    [work commit];
+    [work waitUntilCompleted];
+    objc_autoreleasePoolPop(pool);
+}
+
 int main(int argc, char **argv) {
     char stop[4096];
     if (argc < 2 || strlen(argv[1]) > 4000) return 2;
@@ -47,7 +87,7 @@ int main(int argc, char **argv) {
     id<MTLCommandQueue> queue = [MTLCreateSystemDefaultDevice() newCommandQueue];
     end = time(NULL) + 120;
     if (argc > 2) {
-        hold(queue, argv[1], stop);
+        (strcmp(argv[2], "held") ? change : hold)(queue, argv[1], stop);
         return 0;
     }
     int left = -1;

@@ -41,6 +41,12 @@ impl Recording {
         self.was_off |= !on;
     }
 
+    /// Whether it was switched on after a time and until another: what was sent before that may have gone unrecorded.
+    pub(crate) fn went_on_between(&self, after_ns: i64, to_ns: i64) -> bool {
+        let last = self.since_ns.into_iter().chain(self.intervals.iter().rev().map(|(from_ns, _)| *from_ns));
+        self.was_off && last.take_while(|on_ns| *on_ns > after_ns).any(|on_ns| on_ns <= to_ns)
+    }
+
     /// All intervals; the open one until this time.
     pub(crate) fn intervals(&self, until_ns: i64) -> impl Iterator<Item = (i64, i64)> {
         let open = self.since_ns.map(|from_ns| (from_ns, until_ns.max(from_ns)));
@@ -127,6 +133,9 @@ mod tests {
         [(false, 60), (false, 65), (true, 80), (true, 85)].into_iter().for_each(|(on, at)| recording.turn(on, at));
         assert!(recording.was_off);
         assert_eq!(recording.intervals(90).collect::<Vec<_>>(), [(10, 60), (80, 90)]);
+        let off =
+            [(20, 70), (20, 80), (80, 90), (20, 90), (5, 9)].map(|(from, to)| recording.went_on_between(from, to));
+        assert_eq!(off, [false, true, false, true, false]);
     }
 
     #[test]

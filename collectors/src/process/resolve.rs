@@ -246,7 +246,8 @@ impl Process {
         last: bool,
     ) {
         let (intake, kind) = (&mut self.intake, self.clock);
-        let around = &mut metal::Around { names: &intake.names, pending: &mut self.pending, tables, written };
+        let (pending, recording) = (&mut self.pending, &self.recording);
+        let around = &mut metal::Around { names: &intake.names, pending, tables, written, recording };
         match last {
             true => intake.metal.finish(clocks, kind, around),
             false => intake.metal.settle(horizon, clocks, kind, around),

@@ -139,10 +139,9 @@ impl Slot {
     }
 }
 
+#[cfg(not(loom))]
 #[cfg(test)]
 mod tests {
-    #![cfg(not(loom))]
-
     use super::*;
     use std::vec::Vec;
 

@@ -168,6 +168,17 @@ impl State {
         }
     }
 
+    /// Sees at a commit whether nothing is to be recorded any more: a program that waits for each of its commits fills no chunk for
+    /// minutes. The commit itself is recorded.
+    #[cfg(target_os = "macos")]
+    #[inline(always)]
+    pub(crate) fn notice_pause(&self) {
+        if self.header().paused.load(Ordering::Relaxed) != 0 {
+            cold_path();
+            self.notice();
+        }
+    }
+
     /// The time in the segment's ticks.
     #[inline(always)]
     pub(crate) fn now(&self) -> u64 {

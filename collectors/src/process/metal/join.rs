@@ -18,16 +18,20 @@ impl Metal {
                 if self.open.get(buffer).is_none() {
                     self.begin(buffer, 0, message.call.start_ns, around);
                 }
-                self.encoders.insert(encoder, Encoder { buffer, pipeline: 0, label: None });
+                self.encoders.insert(encoder, Encoder { buffer, pipeline: 0, set_ns: 0, label: None });
                 self.open.get_mut(buffer).into_iter().for_each(|open| open.content.encoder(kind));
             }
             detail::PIPELINE => {
-                self.encoders.get_mut(encoder).into_iter().for_each(|known| known.pipeline = pipeline);
+                let set_ns = message.call.start_ns;
+                let set = |known: &mut Encoder| (known.pipeline, known.set_ns) = (pipeline, set_ns);
+                self.encoders.get_mut(encoder).into_iter().for_each(set);
             }
             _ => {}
         }
         let known = self.encoders.get(encoder).copied();
-        let pipeline = known.map(|known| known.pipeline).filter(|pipeline| *pipeline != 0);
+        // While recording was off another one may have been set.
+        let holds = |known: &Encoder| !around.recording.went_on_between(known.set_ns, message.call.start_ns);
+        let pipeline = known.filter(holds).map(|known| known.pipeline).filter(|pipeline| *pipeline != 0);
         let name_id = pipeline.and_then(|pipeline| around.names.find(pipeline, message.at));
         let dispatch = content::dispatch(message, name_id, known.and_then(|known| known.label));
         let open = known.and_then(|known| self.open.get_mut(known.buffer));

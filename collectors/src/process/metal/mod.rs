@@ -32,6 +32,7 @@ use crate::clock::Clocks;
 use crate::facts::{Hook, Role};
 use crate::manifest::GpuClock;
 use crate::names::Written;
+use crate::process::Recording;
 use crate::process::pending::Pending;
 use crate::tables::{Call, Tables};
 use content::Content;
@@ -123,6 +124,8 @@ struct Open {
 struct Encoder {
     buffer: u64,
     pipeline: u64,
+    /// When it was set.
+    set_ns: i64,
     label: Option<i64>,
 }
 
@@ -144,6 +147,7 @@ pub(super) struct Around<'a> {
     pub(super) pending: &'a mut Pending,
     pub(super) tables: &'a mut Tables,
     pub(super) written: &'a mut Written,
+    pub(super) recording: &'a Recording,
 }
 
 /// The Metal objects of a process.

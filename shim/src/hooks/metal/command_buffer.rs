@@ -18,7 +18,7 @@ messages! {
     COMMAND_BUFFER: "MTLCommandBuffer", from super::queue::END, needs ["addCompletedHandler:", "GPUStartTime"];
 
     // It may be gone when its commit returns: a handler of the program's may have been the last one to hold it.
-    Commit NONE commit "commit" "v@:" () -> () [|this, _| commits::begin::<SLOT>(this)]
+    Commit NONE commit "commit" "v@:" () -> () [|this, state| commits::begin::<SLOT>(this, state)]
         => |this: Id, (), [queue, label, count]: [u64; 3]| [this as u64, queue, label, count];
     Api NONE setLabel "setLabel:" "v@:@" (label: Id) -> () => @at |this, (), at| names::labelled(this, label, at);
     Api NONE enqueue "enqueue" "v@:" () -> () => |this, ()| about(this);
@@ -119,7 +119,7 @@ const NO_SLOT: usize = usize::MAX;
 /// Records a commit that did not come by a trampoline of its class.
 pub(super) fn committed(this: Id, original: Original) {
     let payload = |this: Id, (), [queue, label, count]: [u64; 3], _| [this as u64, queue, label, count];
-    let before = |this, _| commits::begin::<NO_SLOT>(this);
+    let before = |this, state| commits::begin::<NO_SLOT>(this, state);
     record::message(commit::HOOK, commit::NUMBER, this, before, |_| original.call(), payload);
 }
 

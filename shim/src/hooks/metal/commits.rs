@@ -14,6 +14,7 @@ use super::command_buffer::{self, queue};
 use super::{completed, names};
 use crate::interpose::objc::{Id, send};
 use crate::record::At;
+use crate::thread::State;
 
 /// In an address of the table: a message returned the command buffer, so the collector knows its queue.
 const SEEN: usize = 1;
@@ -55,7 +56,8 @@ pub(super) fn made(buffer: Id, is_told: bool) {
 /// A command buffer is about to be committed: its end will be told. Returns its queue and the key of that one's label, zeros where
 /// the collector knows them, and how many command buffers these are: one, or [`AGAIN`].
 #[inline(always)]
-pub(super) fn begin<const SLOT: usize>(buffer: Id) -> [u64; 3] {
+pub(super) fn begin<const SLOT: usize>(buffer: Id, state: &State) -> [u64; 3] {
+    state.notice_pause();
     let (place, address) = (place(buffer), buffer as usize);
     if place.load(Ordering::Relaxed) == address | SEEN {
         place.store(address | SEEN | HEARD, Ordering::Relaxed);

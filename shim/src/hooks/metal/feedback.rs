@@ -228,6 +228,7 @@ pub(super) fn committed(queue: Id, buffers: *const Id, count: usize, number: usi
         number => number as u64,
     };
     if let Some((state, now)) = at.recorded().filter(|_| !buffers.is_null()) {
+        state.notice_pause();
         gpu_clock::at_commit(queue);
         for nth in 0..count {
             // SAFETY: the program gave so many.

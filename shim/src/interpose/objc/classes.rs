@@ -136,11 +136,15 @@ impl Role {
         self.classes.iter().any(|known| known.load(Ordering::Relaxed) | UNFINISHED == class as usize | UNFINISHED)
     }
 
-    /// What a message of this role calls for an object, past our own hook; null where that is not known.
+    /// What a message of this role calls for an object, past our own hook; null where that is not known. Of a class that was put below
+    /// a hooked one, as observers of an object's values do, it is that one's.
     pub(crate) fn original(&self, object: Id, of: &Originals) -> *const () {
+        let slot = |class: Class| self.classes.iter().position(|known| known.load(Ordering::Relaxed) == class as usize);
         // SAFETY: an object that a message to it is about.
-        let class = unsafe { object_getClass(object) } as usize;
-        let slot = self.classes.iter().position(|known| known.load(Ordering::Relaxed) == class);
+        let own = unsafe { object_getClass(object) };
+        // SAFETY: a class.
+        let above = |class: &Class| Some(unsafe { class_getSuperclass(*class) }).filter(|class| !class.is_null());
+        let slot = core::iter::successors(Some(own), above).find_map(slot);
         slot.map_or(core::ptr::null(), |slot| of.of(slot))
     }
 
