@@ -8,9 +8,7 @@ use crate::util::{Scratch, apple_targets, gputrace, needs, repository};
 /// the stack add by chance.
 const MOST: f64 = 412.0;
 /// What takes longer, and why.
-const LONGER: [(&str, f64); 3] = [
-    // A text that is told for the first time is copied, and this one is longer than one slot.
-    ("label-new-long", 450.0),
+const LONGER: [(&str, f64); 2] = [
     // Once for each command buffer, in Metal's own thread: no message.
     ("completed", 850.0),
     // Hooks of nine classes, once in a process.

@@ -57,3 +57,21 @@ fn reports_and_timelines_say_labels() {
         }
     });
 }
+
+#[test]
+fn labels_of_every_length_are_those_of_their_command_buffers_in_each_thread() {
+    const EACH: usize = 700;
+    const CUT: usize = 88;
+    each("metal_labels.m", &["3", "700"], |run| {
+        let rows = run.trace.table("command_buffers");
+        let mut seen: Vec<_> = rows.rows().map(|row| name(run, &row, "name_id").unwrap_or_default()).collect();
+        let label = |thread: usize, n: usize| {
+            let text = format!("{:x<1$}", format!("{thread} {n} "), n % 120 + 8);
+            text[..text.len().min(CUT)].to_owned()
+        };
+        let mut wanted: Vec<String> = (0..3).flat_map(|thread| (0..EACH).map(move |n| label(thread, n))).collect();
+        seen.sort();
+        wanted.sort();
+        assert_eq!(seen, wanted, "{}", run.who);
+    });
+}

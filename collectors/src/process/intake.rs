@@ -1,8 +1,11 @@
 //! What comes out of the rings: events to be held back, and what the numbers in them mean.
 
+use std::collections::HashMap;
+
 use gputrace_abi::Class;
 use gputrace_abi::event::{Event, detail, text_kind};
 use gputrace_abi::layout::View;
+use gputrace_abi::metal::BEHIND;
 
 use super::graphs::Graphs;
 use super::metal::Metal;
@@ -27,6 +30,8 @@ pub(crate) struct Intake {
     pub(super) texts: Vec<Text>,
     pub(crate) graphs: Graphs,
     pub(super) metal: Metal,
+    /// Labels whose events come next, by thread: the time of both, and the key.
+    labels: HashMap<usize, (u64, u64)>,
     pub(crate) stacks: Stacks,
     /// Communicators that were made; `commit` as in `fresh`.
     pub(super) communicators: Vec<Event>,
@@ -58,6 +63,7 @@ impl Intake {
             texts: Vec::new(),
             graphs: Graphs::default(),
             metal: Metal::default(),
+            labels: HashMap::new(),
             stacks,
             communicators: Vec::new(),
             unknown: 0,
@@ -99,6 +105,7 @@ impl Intake {
                 }
                 self.latest = self.latest.max(event.start);
                 match hook.role {
+                    Role::Labels(_) if event.payload[2] == BEHIND => event.payload[2] = self.label_of(&event, thread),
                     Role::UpdatesGraph if event.result == 0 => self.graphs.updated(event.payload[0], event.end),
                     Role::EndsGraph if event.result == 0 => self.graphs.ended(event.payload[0], event.end),
                     _ => {}
@@ -122,6 +129,11 @@ impl Intake {
         }
     }
 
+    /// The key of the label that stands before its event in their ring; 0 where it does not (there was no room for both in it).
+    fn label_of(&mut self, event: &Event, thread: usize) -> u64 {
+        self.labels.remove(&thread).filter(|(ticks, _)| *ticks == event.end).map_or(0, |(_, key)| key)
+    }
+
     /// A name must be known before the next event of its thread says that it was learned there.
     fn take_text(&mut self, text: Text, thread: usize) {
         if self.stacks.take_text(&text) {
@@ -138,7 +150,12 @@ impl Intake {
                 self.names.bind(text.key, text.ticks, id);
                 self.metal.name(id, &text.text());
             }
-            text_kind::LABEL => self.metal.name(names::id(NameKind::Kernel, &text.text()), &text.text()),
+            text_kind::LABEL => {
+                if text.key == BEHIND {
+                    self.labels.insert(thread, (text.ticks, gputrace_abi::text::key(text.kind, text.bytes())));
+                }
+                self.metal.name(names::id(NameKind::Kernel, &text.text()), &text.text());
+            }
             text_kind::METAL_CLASS => self.metal.is_unseen(text.key, &text.text(), text.number),
             text_kind::ALIAS => self.names.alias(text.key, text.ticks, text.number),
             text_kind::GRAPH => return self.graphs.take_text(&text, thread),

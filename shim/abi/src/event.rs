@@ -259,7 +259,8 @@ pub mod text_kind {
     /// A library that was opened so that its own calls may go past our symbols; the text is its name as the program gave it,
     /// of a long one the end, number one of [`super::past`].
     pub const PAST: u64 = 12;
-    /// The label of an object of Metal's; its key is [`crate::text::key`], and what stands in the event is not looked at.
+    /// The label of an object of Metal's; its key is [`crate::text::key`], or [`crate::metal::BEHIND`], and what stands in the event is
+    /// not looked at otherwise.
     pub const LABEL: u64 = 13;
     /// A class of Metal's whose objects are not seen in full: key is one of [`crate::metal::unseen`], number how many objects there
     /// were so far.

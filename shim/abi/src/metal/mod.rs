@@ -23,8 +23,8 @@
 //! | Alloc | buffer, heap or texture | 0 | options ([`storage`]), or address of the program's own memory | bytes |
 //! | Free | buffer, heap or texture | 0 | 0 | 0 |
 //!
-//! A message `setLabel:` (class Api) has the object in word 0 and the key of its label (a text of kind LABEL; 0 none) in word 2. A
-//! message `newCommandQueue...` (class Api) has the queue in word 0, the key of its label in word 2, and how many command buffers
+//! A message `setLabel:` (class Api) has the object in word 0 and the key of its label (a text of kind LABEL; 0 none) in word 2; [`BEHIND`]:
+//! it is the text before it in the ring, which has the same key and the time of the event's end. A message `newCommandQueue...` (class Api) has the queue in word 0, the key of its label in word 2, and how many command buffers
 //! of it may be uncompleted in word 3. A buffer or texture that ends and was not seen to begin was one of a heap's, or a view.
 //!
 //! A message that answers nil or NO has the result 1.
@@ -34,6 +34,9 @@
 
 pub mod levels;
 pub mod pixels;
+
+/// In the place of a label's key: the text and the event behind it belong together. A long label is cheaper written than looked up.
+pub const BEHIND: u64 = u64::MAX;
 
 /// Commit: word 0 is no object but a number of its own (Metal 4, where feedback names no command buffer).
 pub const FLAG_NUMBERED: u16 = 1 << 8;

@@ -6,7 +6,8 @@ use core::ffi::CStr;
 use core::hint::cold_path;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use gputrace_abi::event::text_kind;
+use gputrace_abi::event::{NAME_BYTES, text_kind};
+use gputrace_abi::metal::BEHIND;
 use gputrace_abi::text::key;
 
 use super::resources::pipeline::PIPELINE;
@@ -94,42 +95,48 @@ fn learn(used: Id) {
 }
 
 /// What the event of a message says that gives an object this label (an NSString; nil takes it away), and its place where one
-/// was reserved with the label's text.
+/// was reserved with the label's text. A long one is written with each event: to look whether it is known takes longer.
 #[inline(always)]
 pub(super) fn labelled(object: Id, label: Id, at: At) -> ([u64; 4], Option<Reserved<'static>>) {
-    let (key, place) = match at.recorded() {
-        Some((state, now)) => told(label, |key, text| state.write_name_before::<1>([text_kind::LABEL, key, now], text)),
-        None => (self::label(label, at), None),
-    };
-    ([object as u64, 0, key, 0], place)
+    let told = |key, place| ([object as u64, 0, key, 0], place);
+    let Some(text) = label_text(label) else { return told(0, None) };
+    let Some((state, now)) = at.recorded() else { return told(key_of(text, at), None) };
+    let key = if text.len() > NAME_BYTES { BEHIND } else { key(text_kind::LABEL, text) };
+    let known = place(&LABELS, key);
+    if key != BEHIND && known.load(Ordering::Relaxed) == key {
+        return told(key, None);
+    }
+    let written = state.write_name_before::<1>([text_kind::LABEL, key, now], text);
+    if key != BEHIND && written.is_some() {
+        known.store(key, Ordering::Relaxed);
+    }
+    told(if written.is_some() { key } else { 0 }, written.flatten())
 }
 
 /// Longer labels are cut: to read one each time it is set takes so long as it is.
 const LABEL_MAX_BYTES: usize = 88;
 
+#[inline(always)]
+fn label_text<'a>(label: Id) -> Option<&'a [u8]> {
+    objc::text_up_to(label, LABEL_MAX_BYTES).filter(|text| !text.is_empty())
+}
+
 /// The key of a label; 0 for none.
 #[inline(never)]
 pub(super) fn label(label: Id, at: At) -> u64 {
-    let write = |key, text: &[u8]| {
-        let (state, now) = at.get()?;
-        state.write_name_before::<0>([text_kind::LABEL, key, now], text)
-    };
-    told(label, write).0
+    label_text(label).map_or(0, |text| key_of(text, at))
 }
 
-/// The key of a label, and what `write` gave of it if it had not been written.
-#[inline(always)]
-fn told(
-    label: Id,
-    write: impl FnOnce(u64, &[u8]) -> Option<Option<Reserved<'static>>>,
-) -> (u64, Option<Reserved<'static>>) {
-    let Some(text) = objc::text_up_to(label, LABEL_MAX_BYTES).filter(|text| !text.is_empty()) else { return (0, None) };
+/// The key of a label, whose text is written once.
+#[inline(never)]
+fn key_of(text: &[u8], at: At) -> u64 {
     let key = key(text_kind::LABEL, text);
     let known = place(&LABELS, key);
-    if known.load(Ordering::Relaxed) == key {
-        return (key, None);
+    if known.load(Ordering::Relaxed) != key
+        && let Some((state, now)) = at.get()
+        && state.write_name(text_kind::LABEL, key, text, now)
+    {
+        known.store(key, Ordering::Relaxed);
     }
-    let Some(written) = write(key, text) else { return (key, None) };
-    known.store(key, Ordering::Relaxed);
-    (key, written)
+    key
 }
