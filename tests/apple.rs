@@ -45,6 +45,10 @@ fn family(times: u64) -> BTreeMap<(String, i64), u64> {
         ("realloc", 70_004),
         ("aligned_alloc", 70_016),
         ("posix_memalign", 70_007),
+        ("valloc", 70_005),
+        ("malloc", 70_006),
+        ("reallocf", 70_008),
+        ("malloc", 70_009),
     ];
     each.into_iter().map(|(function, bytes)| ((function.to_owned(), bytes), times)).collect()
 }

@@ -17,6 +17,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* macOS' own. */
+void *reallocf(void *block, size_t bytes);
+void *valloc(size_t bytes);
+
 enum { THREADS = 8 };
 
 /* What the compiler must not know, or it removes the pairs. */
@@ -32,6 +36,12 @@ static void family(int times) {
         free(KEEP(calloc(7, 10003)));
         free(KEEP(realloc(KEEP(realloc(nothing, 70003)), 70004)));
         free(KEEP(aligned_alloc(64, 70016)));
+        free(KEEP(valloc(70005)));
+        free(KEEP(reallocf(malloc(70006), 70008)));
+        /* Too large, so that the block is gone. */
+        int before = errno;
+        if (reallocf(KEEP(malloc(70009)), (size_t)1 << 62)) exit(1);
+        errno = before;
         void *block = NULL;
         if (posix_memalign(&block, 128, 70007)) exit(1);
         free(KEEP(block));

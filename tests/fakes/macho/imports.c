@@ -18,6 +18,9 @@
 #define OBJC "/usr/lib/libobjc.A.dylib"
 #define METAL "/System/Library/Frameworks/Metal.framework/Versions/A/Metal"
 
+void *valloc(size_t bytes);
+void *reallocf(void *block, size_t bytes);
+
 #define SAME(name) "_" #name, (void *)name
 #define THUNK(name) "_" #name, (void *)mac_##name
 
@@ -73,10 +76,12 @@ static const struct {
     {SYSTEM, THUNK(pthread_setspecific)},
     {SYSTEM, THUNK(pthread_threadid_np)},
     {SYSTEM, SAME(realloc)},
+    {SYSTEM, SAME(reallocf)},
     {SYSTEM, SAME(strlen)},
     {SYSTEM, SAME(strnlen)},
     {SYSTEM, THUNK(sysctl)},
     {SYSTEM, SAME(unlink)},
+    {SYSTEM, SAME(valloc)},
     {SYSTEM, SAME(write)},
     {OBJC, SAME(class_addMethod)},
     {OBJC, SAME(class_getInstanceMethod)},

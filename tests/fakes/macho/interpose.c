@@ -34,11 +34,15 @@
     F(posix_memalign)                                                                                                  \
     F(posix_spawn)                                                                                                     \
     F(posix_spawnp)                                                                                                    \
-    F(realloc)
+    F(realloc)                                                                                                         \
+    F(reallocf)                                                                                                        \
+    F(valloc)
 
 void *MTLCopyAllDevices(void);
 void *MTLCopyAllDevicesWithObserver(void *observer, void *handler);
 void *MTLCreateSystemDefaultDevice(void);
+void *valloc(size_t bytes);
+void *reallocf(void *block, size_t bytes);
 
 #define SLOT(name)                                                                                                     \
     __attribute__((visibility("hidden"), used)) void *slot_##name = (void *)name;                                      \

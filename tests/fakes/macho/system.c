@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -139,6 +140,12 @@ void *mac_mmap(void *at, size_t bytes, int protection, int flags, int file, int6
 
 /* macOS keeps the lowest keys for itself, and a key has 64 bits. */
 enum { FIRST_KEY = 256 };
+
+void *reallocf(void *block, size_t bytes) {
+    void *larger = realloc(block, bytes);
+    if (!larger && bytes) free(block);
+    return larger;
+}
 
 int mac_pthread_key_create(unsigned long *key, void (*destructor)(void *)) {
     pthread_key_t own;

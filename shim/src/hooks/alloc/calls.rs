@@ -6,8 +6,11 @@ use core::sync::atomic::Ordering;
 use gputrace_abi::layout::ThreadRow;
 use gputrace_abi::{Class, local};
 
+#[cfg(target_os = "macos")]
+use super::number::REALLOCF;
+use super::number::VALLOC;
 #[cfg(target_os = "linux")]
-use super::number::{MEMALIGN, PVALLOC, REALLOCARRAY, VALLOC};
+use super::number::{MEMALIGN, PVALLOC, REALLOCARRAY};
 use super::platform::next;
 use super::{ALIGNED_ALLOC, CALLOC, FREE, MALLOC, POSIX_MEMALIGN, REALLOC};
 use crate::thread::{self, State};
@@ -47,7 +50,6 @@ pub(super) unsafe extern "C" fn aligned_alloc<const FULL: bool>(alignment: usize
 }
 
 /// `void *valloc(size_t size)`
-#[cfg(target_os = "linux")]
 pub(super) unsafe extern "C" fn valloc<const FULL: bool>(bytes: usize) -> *mut c_void {
     // SAFETY: the program's own argument.
     allocation::<FULL>(VALLOC, bytes, || unsafe { next::valloc()(bytes) })
@@ -82,6 +84,20 @@ pub(super) unsafe extern "C" fn realloc<const FULL: bool>(block: *mut c_void, by
         // SAFETY: the program's own arguments.
         unsafe { next::realloc()(block, bytes) }
     })
+}
+
+/// `void *reallocf(void *block, size_t size)`: libSystem's is a realloc, too, and a free of what could not be had larger.
+#[cfg(target_os = "macos")]
+pub(super) unsafe extern "C" fn reallocf<const FULL: bool>(block: *mut c_void, bytes: usize) -> *mut c_void {
+    let made = resize::<FULL>(REALLOCF, block as usize, bytes, || {
+        // SAFETY: the program's own arguments.
+        unsafe { next::realloc()(block, bytes) }
+    });
+    if made.is_null() && bytes != 0 {
+        // SAFETY: a block that stayed as it was, and that the program gives up.
+        unsafe { free::<FULL>(block) };
+    }
+    made
 }
 
 /// `void *reallocarray(void *block, size_t count, size_t size)`

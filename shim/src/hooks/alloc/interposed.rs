@@ -2,7 +2,7 @@
 //!
 //! Where an entry jumps to is decided once, when the mode is known: to libSystem's function when allocations are not
 //! looked at, else to ours for that mode. libSystem's own calls of each other, and those of the libraries in the shared
-//! cache, do not come here.
+//! cache, come here only where dyld patches the cache.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -77,6 +77,8 @@ entries! {
     malloc(bytes: usize) -> *mut c_void;
     posix_memalign(place: *mut *mut c_void, alignment: usize, bytes: usize) -> c_int;
     realloc(block: *mut c_void, bytes: usize) -> *mut c_void;
+    reallocf(block: *mut c_void, bytes: usize) -> *mut c_void;
+    valloc(bytes: usize) -> *mut c_void;
 }
 
 /// Nothing is: where the loader does not come to us, the program has its own, and nothing can tell.

@@ -67,13 +67,15 @@ pub(crate) static LIST: [Function; 16] = [
 
 /// The functions.
 #[cfg(target_os = "macos")]
-pub(crate) static LIST: [Function; 6] = [
+pub(crate) static LIST: [Function; 8] = [
     function("malloc", Class::HostAlloc, detail::NONE),
     function("calloc", Class::HostAlloc, detail::NONE),
     function("realloc", Class::HostAlloc, detail::REALLOC),
     function("aligned_alloc", Class::HostAlloc, detail::NONE),
     function("posix_memalign", Class::HostAlloc, detail::NONE),
     function("free", Class::HostFree, detail::NONE),
+    function("valloc", Class::HostAlloc, detail::NONE),
+    function("reallocf", Class::HostAlloc, detail::REALLOC),
 ];
 
 /// How many there are.
@@ -86,7 +88,15 @@ const REALLOC: u16 = FIRST + 2;
 const ALIGNED_ALLOC: u16 = FIRST + 3;
 const POSIX_MEMALIGN: u16 = FIRST + 4;
 const FREE: u16 = FIRST + 5;
-/// Those of Linux alone.
+/// Those of macOS behind them.
+#[cfg(target_os = "macos")]
+mod number {
+    use super::FIRST;
+
+    pub(super) const VALLOC: u16 = FIRST + 6;
+    pub(super) const REALLOCF: u16 = FIRST + 7;
+}
+/// Those of Linux.
 #[cfg(target_os = "linux")]
 mod number {
     use super::FIRST;
