@@ -49,8 +49,9 @@ impl Processor {
         }
     }
 
-    /// The library that makes a program of Linux one of macOS.
-    fn system(self) -> PathBuf {
+    /// The library that makes a program of Linux one of macOS. `patched`: its own calls of malloc's family are led elsewhere with
+    /// the program's, those before the shim's constructor too.
+    fn system(self, patched: bool) -> PathBuf {
         let fakes = repository().join("tests/fakes");
         // Metal first: as on macOS, its classes are there before the loader runs initialisers.
         let inputs: Vec<PathBuf> = ["metal", "macho"].iter().flat_map(|name| files_in(&fakes.join(name))).collect();
@@ -61,12 +62,16 @@ impl Processor {
             .args([FRAME_POINTERS, "-shared", "-fPIC", "-Wl,-z,defs"])
             .args(sources)
             .args(["-lobjc", "-lm"]);
-        made(command, &format!("libfake_macos-{}.so", self.compiler()), &inputs)
+        if patched {
+            command.arg("-DPATCHED").args(PATCHED.map(|name| format!("-Wl,--wrap={name}")));
+        }
+        let name = if patched { "libfake_macos_patched" } else { "libfake_macos" };
+        made(command, &format!("{name}-{}.so", self.compiler()), &inputs)
     }
 
     /// The program of `tests/programs/<name>`.
-    fn program(self, name: &str) -> PathBuf {
-        let (programs, system) = (repository().join("tests/programs"), self.system());
+    fn program(self, name: &str, patched: bool) -> PathBuf {
+        let (programs, system) = (repository().join("tests/programs"), self.system(patched));
         let source = programs.join(name);
         let mut inputs = files_in(&programs);
         inputs.retain(|file| *file == source || file.extension().is_some_and(|e| e == "h"));
@@ -77,7 +82,7 @@ impl Processor {
         let folder = system.parent().expect("it lies in a folder").display().to_string();
         command.args([&format!("-Wl,-rpath,{folder}"), "-Wl,--no-as-needed", "-lobjc", "-lm"]);
         command.args(listed("interposed").iter().map(|symbol| format!("-Wl,--wrap={}", &symbol[1..])));
-        made(command, &format!("{name}-{}", self.compiler()), &inputs)
+        made(command, &format!("{name}{}-{}", if patched { "-patched" } else { "" }, self.compiler()), &inputs)
     }
 
     /// The program of `tests/programs/<name>` with this shim in it.
@@ -85,8 +90,18 @@ impl Processor {
         self.target_with(scratch, &dylibs.join(self.dylib()), name)
     }
 
-    /// The same with this file as the shim. What gputrace puts into programs of Linux is taken out again.
+    /// The same on a system whose own calls of malloc's family come to the shim, as dyld may patch its shared cache.
+    pub(crate) fn patched<'a>(self, scratch: &'a Scratch, dylibs: &Path, name: &str) -> Target<'a> {
+        self.running(scratch, &dylibs.join(self.dylib()), &self.program(name, true))
+    }
+
+    /// The same with this file as the shim.
     pub(crate) fn target_with<'a>(self, scratch: &'a Scratch, dylib: &Path, name: &str) -> Target<'a> {
+        self.running(scratch, dylib, &self.program(name, false))
+    }
+
+    /// A program with this file as the shim. What gputrace puts into programs of Linux is taken out again.
+    fn running<'a>(self, scratch: &'a Scratch, dylib: &Path, program: &Path) -> Target<'a> {
         let mut insert = OsString::from("DYLD_INSERT_LIBRARIES=");
         insert.push(dylib);
         let target = scratch.target("env");
@@ -99,9 +114,12 @@ impl Processor {
                 .args(["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", "-E"])
                 .arg(insert),
         };
-        target.arg(self.program(name))
+        target.arg(program)
     }
 }
+
+/// What of malloc's family dyld keeps patchable inside its shared cache, as far as its published source says.
+const PATCHED: [&str; 6] = ["calloc", "free", "malloc", "posix_memalign", "realloc", "valloc"];
 
 /// Lines of a list in ci/apple.
 fn listed(list: &str) -> Vec<String> {

@@ -164,7 +164,6 @@ pub(crate) fn start(folder: &[u8]) {
     }
     sampling::configure(malloc.filter(|_| out_of_reach == 0));
     platform::configure_maps();
-    hooks::alloc::lead_all();
     info::remember_variables();
     platform::configure();
     shed::configure();
@@ -174,6 +173,8 @@ pub(crate) fn start(folder: &[u8]) {
     }
     let Some(word) = thread::process_word() else { return };
     word.store(STARTING, Ordering::Relaxed);
+    // Not before: what the system's functions above allocate would find a process that has no segment, and make one.
+    hooks::alloc::lead_all();
     finish_start(word, make(false));
     if word.load(Ordering::Relaxed) == LIVE {
         platform::listen();

@@ -83,9 +83,25 @@ void register_unwinding(const struct image *image);
 void *import_of(const char *library, const char *symbol, int weak);
 /* interpose.c */
 void interpose(void *system, void *ours);
+/* What a function of the system does that allocates: with PATCHED the block comes from where the slots lead. */
+void system_allocates(void);
 /* start.c: what Mach-O programs are told about themselves. */
 extern int own_argc;
 extern char **own_argv;
+
+#ifdef PATCHED
+/* What the system's own libraries, this one among them, call is led elsewhere, too, as where dyld patches its shared cache: the linker
+ * makes __wrap_NAME of it. Not what the loader's own files mean: the functions themselves. */
+void *__real_calloc(size_t count, size_t bytes), *__real_malloc(size_t bytes), *__real_realloc(void *block, size_t bytes);
+void *__real_valloc(size_t bytes), __real_free(void *block);
+int __real_posix_memalign(void **block, size_t alignment, size_t bytes);
+#define calloc __real_calloc
+#define free __real_free
+#define malloc __real_malloc
+#define posix_memalign __real_posix_memalign
+#define realloc __real_realloc
+#define valloc __real_valloc
+#endif
 
 /* Says what is wrong, and ends the process as the loader of macOS does. */
 _Noreturn void macho_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -69,6 +69,7 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
         protect_image(&image);
         register_unwinding(&image);
         take_tuples(&image);
+        system_allocates();
         initialise(&image, environment);
     }
     free(paths);

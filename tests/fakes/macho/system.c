@@ -89,6 +89,7 @@ int mac_open_fixed(const char *path, int flags, unsigned mode) {
         {0x1, O_WRONLY},  {0x2, O_RDWR},  {0x200, O_CREAT},        {0x400, O_TRUNC},
         {0x800, O_EXCL},  {0x8, O_APPEND}, {0x1000000, O_CLOEXEC}, {0x100, O_NOFOLLOW},
     };
+    system_allocates();
     return open(path, BITS("open", flags, FLAGS), mode);
 }
 
@@ -135,6 +136,7 @@ void *mac_mmap(void *at, size_t bytes, int protection, int flags, int file, int6
     static const struct pair FLAGS[] = {
         {0x1, MAP_SHARED}, {0x2, MAP_PRIVATE}, {0x40, MAP_NORESERVE}, {0x1000, MAP_ANONYMOUS},
     };
+    system_allocates();
     return mmap(at, bytes, protection, BITS("mmap", flags, FLAGS), file, offset);
 }
 
@@ -148,6 +150,7 @@ void *reallocf(void *block, size_t bytes) {
 }
 
 int mac_pthread_key_create(unsigned long *key, void (*destructor)(void *)) {
+    system_allocates();
     pthread_key_t own;
     int result = pthread_key_create(&own, destructor);
     if (result == 0)
@@ -160,6 +163,7 @@ void *mac_pthread_getspecific(unsigned long key) {
 }
 
 int mac_pthread_setspecific(unsigned long key, const void *value) {
+    /* A store on macOS, which allocates nothing. */
     return pthread_setspecific(key - FIRST_KEY, value);
 }
 
