@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::sorted;
-use crate::util::{Processor, Row, Scratch, Trace, apple_targets, count, poll};
+use crate::util::{Processor, Row, Scratch, Started, Trace, apple_targets, count, poll};
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Calls of a class that a running session has seen so far.
 fn seen(trace: &Path, class: &str) -> Option<u64> {
@@ -14,16 +16,21 @@ fn seen(trace: &Path, class: &str) -> Option<u64> {
     Some(all.map(|process| count(process, class).seen).sum())
 }
 
+/// The program, told this, once it has made its file; and the name of its session.
+fn running(scratch: &Scratch, file: &Path, words: &[&str], options: &[&str]) -> Option<(Started, String)> {
+    let (dylibs, _) = apple_targets()?;
+    let target = Processor::X86.target(scratch, &dylibs, "metal_switched.m").arg(file).args(words);
+    let started = target.options(["--malloc", "off"]).options(options).start();
+    poll(PATIENCE, || file.exists().then_some(())).expect("the program has begun");
+    let session = started.pid().to_string();
+    Some((started, session))
+}
+
 #[test]
 fn a_program_that_began_paused_is_recorded_from_start_on_and_again_after_stop() {
-    const PATIENCE: Duration = Duration::from_secs(60);
-    let Some((dylibs, _)) = apple_targets() else { return };
     let scratch = Scratch::new();
     let file = scratch.path().join("made");
-    let target = Processor::X86.target(&scratch, &dylibs, "metal_switched.m").arg(&file);
-    let started = target.options(["--malloc", "off", "--start-paused"]).start();
-    let session = started.pid().to_string();
-    poll(PATIENCE, || file.exists().then_some(())).expect("the program commits");
+    let Some((started, session)) = running(&scratch, &file, &[], &["--start-paused"]) else { return };
     let folder = started.trace.clone();
     let seen = || seen(&folder, "commit");
     // Twice: from the beginning, and after it was stopped.
@@ -47,14 +54,9 @@ fn a_program_that_began_paused_is_recorded_from_start_on_and_again_after_stop() 
 
 #[test]
 fn dispatches_have_no_name_where_another_pipeline_was_set_while_recording_was_off() {
-    const PATIENCE: Duration = Duration::from_secs(60);
-    let Some((dylibs, _)) = apple_targets() else { return };
     let scratch = Scratch::new();
     let file = scratch.path().join("made");
-    let target = Processor::X86.target(&scratch, &dylibs, "metal_switched.m").arg(&file).arg("changed");
-    let started = target.options(["--malloc", "off"]).start();
-    let session = started.pid().to_string();
-    poll(PATIENCE, || file.exists().then_some(())).expect("the program has set a pipeline");
+    let Some((started, session)) = running(&scratch, &file, &["changed"], &[]) else { return };
     let folder = started.trace.clone();
     poll(PATIENCE, || seen(&folder, "commit").filter(|commits| *commits > 0)).expect("recording is on");
     scratch.gputrace(&["stop", &session]).expect(0);
@@ -81,14 +83,9 @@ fn dispatches_have_no_name_where_another_pipeline_was_set_while_recording_was_of
 
 #[test]
 fn what_was_made_while_recording_was_paused_has_its_queue_and_that_ones_label() {
-    const PATIENCE: Duration = Duration::from_secs(60);
-    let Some((dylibs, _)) = apple_targets() else { return };
     let scratch = Scratch::new();
     let file = scratch.path().join("made");
-    let target = Processor::X86.target(&scratch, &dylibs, "metal_switched.m").arg(&file).arg("held");
-    let started = target.options(["--malloc", "off", "--start-paused"]).start();
-    let session = started.pid().to_string();
-    poll(PATIENCE, || file.exists().then_some(())).expect("the program has its command buffer");
+    let Some((started, session)) = running(&scratch, &file, &["held"], &["--start-paused"]) else { return };
     scratch.gputrace(&["start", &session]).expect(0);
     let folder = started.trace.clone();
     poll(PATIENCE, || seen(&folder, "api").filter(|calls| *calls > 0)).expect("recording is on");
