@@ -101,16 +101,20 @@ pub(super) fn labelled(object: Id, label: Id, at: At) -> ([u64; 4], Option<Reser
     let told = |key, place| ([object as u64, 0, key, 0], place);
     let Some(text) = label_text(label) else { return told(0, None) };
     let Some((state, now)) = at.recorded() else { return told(key_of(text, at), None) };
-    let key = if text.len() > NAME_BYTES { BEHIND } else { key(text_kind::LABEL, text) };
+    if text.len() > NAME_BYTES {
+        let written = state.write_name_before::<1>([text_kind::LABEL, BEHIND, now], text);
+        return written.map_or(told(0, None), |place| told(BEHIND, place));
+    }
+    let key = key(text_kind::LABEL, text);
     let known = place(&LABELS, key);
-    if key != BEHIND && known.load(Ordering::Relaxed) == key {
+    if known.load(Ordering::Relaxed) == key {
         return told(key, None);
     }
     let written = state.write_name_before::<1>([text_kind::LABEL, key, now], text);
-    if key != BEHIND && written.is_some() {
+    if written.is_some() {
         known.store(key, Ordering::Relaxed);
     }
-    told(if written.is_some() { key } else { 0 }, written.flatten())
+    told(key, written.flatten())
 }
 
 /// Longer labels are cut: to read one each time it is set takes so long as it is.
