@@ -1,7 +1,7 @@
-"""What `--gpu-time auto --budget 1` costs, told within one process: `python within.py GPUTRACE FOLDER [PROGRAM:PAIRS:SECONDS,...]`; 0 leaves a part out.
+"""What `--gpu-time auto --budget 1` costs, told within one process: `python within.py GPUTRACE FOLDER [PROGRAM:PAIRS:SECONDS[:GPU_TIME],...]`; 0 leaves a part out.
 
 Runs of one program differ by more than a budget on most hosts, so nothing is compared between runs. Of each program two runs are made:
-pairs of steps, one with recording paused and one with it, in an order that is drawn, under `--budget 1`: what hooks cost; and steps for SECONDS under
+pairs of steps, one with recording paused and one with it, in an order that is drawn, under `--budget 1`: what hooks cost, and with GPU_TIME (events) what they and that cost; and steps for SECONDS under
 `--gpu-time auto --budget 1`, of which those near each window (from BEFORE to AFTER it, while CUPTI comes and goes) are compared with those
 of the seconds before and after them: what windows cost of the whole time. Intervals hold the figure in 19 of 20 cases: a sign test's of pairs,
 by drawing windows anew (bootstrap) of the others. Programs: those of tails.py, and ddp: that of ddp_steps.py, a rank on each GPU, all of which
@@ -101,17 +101,17 @@ def traced(name, what, much, options):
     return trace, json.load(open(trace + ".json"))
 
 
-def hooks(name, count):
-    trace, found = traced(name, "pairs", count, ["--budget", "1"])
+def hooks(name, count, gpu_time="off"):
+    trace, found = traced(name, "pairs", count, ["--budget", "1", "--gpu-time", gpu_time])
     changes = sorted(100 * (on / off - 1) for off, on in found)
     middle, reach = len(changes) // 2, round(0.98 * len(changes) ** 0.5)
     share = 100 * (sum(on for _, on in found) / sum(off for off, _ in found) - 1)
-    print(f"{name}, hooks: {len(found)} pairs of steps, median {changes[middle]:+.2f} % ({changes[middle - reach]:+.2f} .. {changes[middle + reach]:+.2f}), of all time {share:+.2f} %", flush=True)
+    print(f"{name}, {'hooks' if gpu_time == 'off' else gpu_time}: {len(found)} pairs of steps, median {changes[middle]:+.2f} % ({changes[middle - reach]:+.2f} .. {changes[middle + reach]:+.2f}), of all time {share:+.2f} %", flush=True)
     for which, times in zip(("paused", "recorded"), zip(*found)):
         p50, p99, longest = budget.tail(times)
         slow = [(place, round(ms, 1)) for place, ms in enumerate(times) if ms > 3 * p99]
         print(f"   {which:8} p50 {p50:.3f} p99 {p99:.3f} longest {longest:.2f} ms" + (f"; pairs with steps beyond three times p99: {slow}" if slow else ""), flush=True)
-    print("  ", json.dumps(budget.process(trace).get("budget")), flush=True)
+    print("  ", budget.spent(trace), flush=True)
 
 
 def windows_of(trace):
@@ -170,9 +170,9 @@ def windows(name, seconds):
 def main():
     os.makedirs(FOLDER, exist_ok=True)
     for item in (sys.argv[3] if len(sys.argv) > 3 else FIRST).split(","):
-        name, count, seconds = item.split(":")
+        name, count, seconds, *gpu_time = item.split(":")
         if int(count):
-            hooks(name, count)
+            hooks(name, count, *gpu_time)
         if float(seconds):
             windows(name, seconds)
 
