@@ -2,14 +2,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <objc/thr.h>
-
 #include "metal.h"
 
-/* GCC's runtime frees a class's table of methods as soon as a new one is there, under the eyes of threads that it does not know
-   of, unless it is told that there are threads: one program in 300 with eight of them crashed. */
-__attribute__((constructor)) static void tell_of_threads(void) {
-    objc_thread_add();
+#ifdef PATCHED
+void __real_free(void *block);
+#define free_really __real_free
+#else
+#define free_really free
+#endif
+
+/* GCC's runtime builds a class's table of methods anew when one is put into it, and gives the old one back under the eyes of threads
+   that still look there: freed, one program in 300 with eight of them crashed; kept (objc_thread_add), the first word of each part becomes
+   a link, and one in thousands called init in place of autorelease, or another message in place of dealloc, and stood still. So
+   nothing that the runtime gives back is touched. */
+void objc_free(void *block) {
 }
 
 @implementation NSObject
@@ -36,7 +42,7 @@ __attribute__((constructor)) static void tell_of_threads(void) {
         [self dealloc];
 }
 - (void)dealloc {
-    object_dispose(self);
+    free_really(self);
 }
 - (Class)class {
     return object_getClass(self);
