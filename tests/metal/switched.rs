@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::sorted;
-use crate::util::{Processor, Row, Scratch, Started, Trace, apple_targets, count, poll};
+use crate::util::{Finished, Processor, Row, Scratch, Started, Trace, apple_targets, count, poll};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -52,11 +52,10 @@ fn a_program_that_began_paused_is_recorded_from_start_on_and_again_after_stop() 
     assert!(begins.iter().filter(outside).count() <= 2 * recorded.len(), "{recorded:?} {begins:?}");
 }
 
-#[test]
-fn dispatches_have_no_name_where_another_pipeline_was_set_while_recording_was_off() {
-    let scratch = Scratch::new();
+/// The program, told this word, does something while recording is off; what it leaves. None where the dylibs were not built.
+fn changed_while_off(scratch: &Scratch, word: &str) -> Option<Finished> {
     let file = scratch.path().join("made");
-    let Some((started, session)) = running(&scratch, &file, &["changed"], &[]) else { return };
+    let (started, session) = running(scratch, &file, &[word], &[])?;
     let folder = started.trace.clone();
     poll(PATIENCE, || seen(&folder, "commit").filter(|commits| *commits > 0)).expect("recording is on");
     scratch.gputrace(&["stop", &session]).expect(0);
@@ -71,14 +70,36 @@ fn dispatches_have_no_name_where_another_pipeline_was_set_while_recording_was_of
     })
     .expect("recording is off");
     fs::write(file.with_extension("stop"), "").expect("a file");
-    poll(PATIENCE, || file.with_extension("set").exists().then_some(())).expect("the program has set another one");
+    poll(PATIENCE, || file.with_extension("set").exists().then_some(())).expect("the program has changed something");
     scratch.gputrace(&["start", &session]).expect(0);
     fs::write(file.with_extension("go"), "").expect("a file");
-    let trace = started.wait().expect(0).read();
+    Some(started.wait().expect(0))
+}
+
+#[test]
+fn dispatches_have_no_name_where_another_pipeline_was_set_while_recording_was_off() {
+    let scratch = Scratch::new();
+    let Some(run) = changed_while_off(&scratch, "changed") else { return };
+    let trace = run.read();
     let (names, table) = (trace.names(), trace.table("dispatches"));
     let name = |row: &Row| row.maybe_int("name_id").map(|id| names[&id].clone());
     let seen: Vec<_> = sorted(&table, "start_ns").iter().map(name).collect();
     assert_eq!(seen, [None, Some("second".to_owned())]);
+}
+
+#[test]
+fn command_buffers_have_no_label_that_may_have_changed_while_recording_was_off_nor_what_another_one_at_their_address_had()
+ {
+    let scratch = Scratch::new();
+    let Some(run) = changed_while_off(&scratch, "renamed") else { return };
+    assert_eq!(run.text(), "1\n", "the address was not used again");
+    let trace = run.read();
+    let (names, table) = (trace.names(), trace.table("command_buffers"));
+    let of = |row: &Row| (row.maybe_int("name_id").map(|id| names[&id].clone()), row.int("dispatches"));
+    let seen: Vec<_> = sorted(&table, "start_ns").iter().map(of).collect();
+    let last = seen.len() - 3;
+    assert_eq!(seen[last..], [(None, 0), (None, 0), (Some("after".to_owned()), 0)]);
+    assert!(seen[..last].iter().all(|other| *other == (None, 0)), "{seen:?}");
 }
 
 #[test]

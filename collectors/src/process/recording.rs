@@ -16,6 +16,9 @@ pub(crate) struct Recording {
     /// When the open interval began; none: recording is off.
     since_ns: Option<i64>,
     intervals: Vec<(i64, i64)>,
+    /// Whether it is off, and when it was last switched on, also where no more intervals are told.
+    is_off: bool,
+    on_ns: Option<i64>,
     /// It was off at any time.
     pub(crate) was_off: bool,
     /// How many of its own switches were read.
@@ -25,11 +28,15 @@ pub(crate) struct Recording {
 impl Recording {
     /// Of a process that starts, recording or not.
     pub(crate) fn new(start_ns: i64, on: bool) -> Recording {
-        Recording { since_ns: on.then_some(start_ns), was_off: !on, ..Recording::default() }
+        Recording { since_ns: on.then_some(start_ns), is_off: !on, was_off: !on, ..Recording::default() }
     }
 
     /// It is switched on or off.
     pub(crate) fn turn(&mut self, on: bool, at_ns: i64) {
+        if on && self.is_off {
+            self.on_ns = Some(at_ns);
+        }
+        self.is_off = !on;
         match (on, self.since_ns) {
             (true, None) => self.since_ns = Some(at_ns),
             (false, Some(from_ns)) if self.intervals.len() < MOST => {
@@ -44,7 +51,8 @@ impl Recording {
     /// Whether it was switched on after a time and until another: what was sent before that may have gone unrecorded.
     pub(crate) fn went_on_between(&self, after_ns: i64, to_ns: i64) -> bool {
         let last = self.since_ns.into_iter().chain(self.intervals.iter().rev().map(|(from_ns, _)| *from_ns));
-        self.was_off && last.take_while(|on_ns| *on_ns > after_ns).any(|on_ns| on_ns <= to_ns)
+        let between = |on_ns: i64| on_ns > after_ns && on_ns <= to_ns;
+        self.was_off && (self.on_ns.is_some_and(between) || last.take_while(|on_ns| *on_ns > after_ns).any(between))
     }
 
     /// All intervals; the open one until this time.
@@ -144,5 +152,6 @@ mod tests {
         (0..5000).for_each(|n| recording.turn(n % 2 == 0, n));
         assert_eq!(recording.intervals(9999).count(), MOST + 1);
         assert_eq!(recording.intervals(9999).last(), Some((2000, 9999)));
+        assert!(recording.went_on_between(4997, 4999) && !recording.went_on_between(4998, 4999));
     }
 }

@@ -157,7 +157,7 @@ impl Metal {
             false => self.open.remove(object),
         };
         let key = message.key();
-        let open = open.unwrap_or_default();
+        let open = self.as_it_is(open.unwrap_or_default(), queue, message.call.start_ns, around);
         self.leave(&open);
         // The shim asks a command buffer for its queue only where nobody saw it made.
         let queue = if queue == 0 { open.queue } else { queue };
@@ -207,6 +207,18 @@ impl Metal {
             }
         }
         around.tables.settle();
+    }
+
+    /// What is known of a command buffer when it is committed. Of one that was there before recording went on somebody may have changed
+    /// the label meanwhile; and where the shim saw nobody make it (it says the queue) it may be another one at that address.
+    fn as_it_is(&mut self, mut open: Open, queue: u64, now_ns: i64, around: &mut Around<'_>) -> Open {
+        if around.recording.went_on_between(open.since_ns, now_ns) {
+            open.label = None;
+            if queue != 0 {
+                self.discard(std::mem::take(&mut open), around);
+            }
+        }
+        open
     }
 
     /// Whether a command buffer was committed and is not seen to have completed: nothing was encoded since, nor the address given out
