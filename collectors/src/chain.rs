@@ -12,6 +12,7 @@ use gputrace_abi::event::{
     KIND_TEXT, KIND_TEXT_MORE, TEXT_MAX_BYTES,
 };
 use gputrace_abi::layout::{CHUNKS_MAX, View};
+use gputrace_abi::metal::BEHIND;
 use gputrace_abi::ring::{CHUNK_SLOTS, Chunks, Cursor, Step, index_of};
 
 use crate::heir::told::Slot;
@@ -66,10 +67,12 @@ impl Text {
     }
 }
 
-/// Whether such a text says what later events mean. Others are events themselves; graphs would become rows once more.
-fn is_told_once(kind: u64) -> bool {
+/// Whether such a text says what later events mean. Others are events themselves, or labels that are written with each; graphs would
+/// become rows once more.
+fn is_told_once(text: &Text) -> bool {
     use event::text_kind::*;
-    !matches!(kind, GPU_WORK | GPU_SAMPLES | GPU_SAMPLING | GPU_ACTIVITY | GRAPH)
+    let is_event = matches!(text.kind, GPU_WORK | GPU_SAMPLES | GPU_SAMPLING | GPU_ACTIVITY | GRAPH);
+    !is_event && (text.kind, text.key) != (LABEL, BEHIND)
 }
 
 /// What a chain yields.
@@ -296,7 +299,7 @@ impl Assembler {
             _ => {}
         }
         if let Some(text) = self.text.take_if(|t| t.missing == 0) {
-            if is_told_once(text.kind) {
+            if is_told_once(&text) {
                 take(Item::Told(self.slots.clone()));
             }
             if matches!(text.kind, event::text_kind::FUNCTION | event::text_kind::ALIAS) {
@@ -314,8 +317,8 @@ mod tests {
 
     use super::*;
 
-    /// A text as the shim writes one without a number, in slots of a chunk of which others stood before.
-    fn slots(text: &[u8]) -> Vec<[u64; 8]> {
+    /// A label with this key as the shim writes one, in slots of a chunk of which others stood before.
+    fn slots(text: &[u8], key: u64) -> Vec<[u64; 8]> {
         let chunk = Box::new(Chunk::<CHUNK_SLOTS>::default());
         let first = |hook, commit| Event { hook, commit, ..Event::default() }.words()[0];
         let (here, rest) = text.split_at(text.len().min(NAME_BYTES));
@@ -324,7 +327,7 @@ mod tests {
         let mut read = |commit| slots.push(chunk.slot(commit).unwrap().committed(commit).unwrap());
         let slot = |nth| chunk.slot(nth).unwrap();
         (0..4).for_each(|nth| slot(nth).write_text(u64::MAX, [u64::MAX; 7]));
-        slot(0).write_name([first(KIND_NAME, 0), 5, 7, about], here);
+        slot(0).write_name([first(KIND_NAME, 0), 5, key, about], here);
         read(0);
         for (nth, part) in (1..).zip(rest.chunks(TEXT_SLOT_BYTES)) {
             slot(nth).write_bytes(first(KIND_TEXT_MORE, nth), part);
@@ -339,7 +342,7 @@ mod tests {
         for length in 0..bytes.len() {
             let mut found = vec![];
             let mut assembler = Assembler::default();
-            for words in slots(&bytes[..length]) {
+            for words in slots(&bytes[..length], 7) {
                 assembler.take(&words, &mut |item| {
                     if let Item::Text(text) = item {
                         found.push(text);
@@ -349,6 +352,18 @@ mod tests {
             let [text] = &found[..] else { panic!("{length}: {found:?}") };
             assert_eq!(text.bytes(), &bytes[..length]);
             assert_eq!((text.kind, text.key, text.number, text.ticks), (text_kind::LABEL, 7, 0, 5));
+        }
+    }
+
+    /// Of those that are written with each event an hour's would fill the memory that others need.
+    #[test]
+    fn a_label_is_kept_for_a_later_collector_only_where_it_is_written_once() {
+        for (key, wanted) in [(7, 1), (BEHIND, 0)] {
+            let (mut assembler, mut told) = (Assembler::default(), 0);
+            for words in slots(&[b'a'; 80], key) {
+                assembler.take(&words, &mut |item| told += usize::from(matches!(item, Item::Told(_))));
+            }
+            assert_eq!(told, wanted, "{key:x}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the program calls its queues, command buffers, encoders and memory.
 
-use super::{Run, each, sorted};
-use crate::util::Row;
+use super::{Run, each, on_each, sorted};
+use crate::util::{Processor, Row};
 
 fn name(run: &Run, row: &Row, column: &str) -> Option<String> {
     let names = run.trace.names();
@@ -58,20 +58,39 @@ fn reports_and_timelines_say_labels() {
     });
 }
 
+/// Each command buffer of so many threads has its own label.
+#[track_caller]
+fn assert_each_has_its_label(run: &Run, threads: usize, each: usize) {
+    const CUT: usize = 88;
+    let (names, rows) = (run.trace.names(), run.trace.table("command_buffers"));
+    let name = |row: Row| row.maybe_int("name_id").map(|id| names[&id].clone()).unwrap_or_default();
+    let mut seen: Vec<String> = rows.rows().map(name).collect();
+    let label = |thread: usize, n: usize| {
+        let text = format!("{:x<1$}", format!("{thread} {n} "), n % 120 + 8);
+        text[..text.len().min(CUT)].to_owned()
+    };
+    let mut wanted: Vec<String> = (0..threads).flat_map(|thread| (0..each).map(move |n| label(thread, n))).collect();
+    seen.sort();
+    wanted.sort();
+    assert!(
+        seen == wanted,
+        "{}: {} of {} have none",
+        run.who,
+        seen.iter().filter(|l| l.is_empty()).count(),
+        seen.len()
+    );
+}
+
 #[test]
 fn labels_of_every_length_are_those_of_their_command_buffers_in_each_thread() {
-    const EACH: usize = 700;
-    const CUT: usize = 88;
-    each("metal_labels.m", &["3", "700"], |run| {
-        let rows = run.trace.table("command_buffers");
-        let mut seen: Vec<_> = rows.rows().map(|row| name(run, &row, "name_id").unwrap_or_default()).collect();
-        let label = |thread: usize, n: usize| {
-            let text = format!("{:x<1$}", format!("{thread} {n} "), n % 120 + 8);
-            text[..text.len().min(CUT)].to_owned()
-        };
-        let mut wanted: Vec<String> = (0..3).flat_map(|thread| (0..EACH).map(move |n| label(thread, n))).collect();
-        seen.sort();
-        wanted.sort();
-        assert_eq!(seen, wanted, "{}", run.who);
+    each("metal_labels.m", &["3", "700"], |run| assert_each_has_its_label(run, 3, 700));
+}
+
+/// In the smallest memory texts and events go where there is room, each for itself.
+#[test]
+fn labels_are_those_of_their_command_buffers_where_rings_are_full_too() {
+    let options = ["--segment-memory", "1M", "--on-full", "block"];
+    on_each(&[Processor::X86], "metal_labels.m", &["6", "5000"], &[], &options, |run| {
+        assert_each_has_its_label(run, 6, 5000);
     });
 }

@@ -7,6 +7,7 @@ use gputrace_abi::event::{Event, detail, text_kind};
 use gputrace_abi::layout::View;
 use gputrace_abi::metal::BEHIND;
 
+use super::NOBODY;
 use super::graphs::Graphs;
 use super::metal::Metal;
 use crate::accounting::ByClass;
@@ -129,7 +130,7 @@ impl Intake {
         }
     }
 
-    /// The key of the label that stands before its event in their ring; 0 where it does not (there was no room for both in it).
+    /// The key of the label that stands right before its event in their ring.
     fn label_of(&mut self, event: &Event, thread: usize) -> u64 {
         self.labels.remove(&thread).filter(|(ticks, _)| *ticks == event.end).map_or(0, |(_, key)| key)
     }
@@ -151,7 +152,8 @@ impl Intake {
                 self.metal.name(id, &text.text());
             }
             text_kind::LABEL => {
-                if text.key == BEHIND {
+                // Of one in the shared ring the event says the key.
+                if text.key == BEHIND && thread != NOBODY {
                     self.labels.insert(thread, (text.ticks, gputrace_abi::text::key(text.kind, text.bytes())));
                 }
                 self.metal.name(names::id(NameKind::Kernel, &text.text()), &text.text());

@@ -24,7 +24,8 @@
 //! | Free | buffer, heap or texture | 0 | 0 | 0 |
 //!
 //! A message `setLabel:` (class Api) has the object in word 0 and the key of its label (a text of kind LABEL; 0 none) in word 2; [`BEHIND`]:
-//! it is the text before it in the ring, which has the same key and the time of the event's end. A message `newCommandQueue...` (class Api) has the queue in word 0, the key of its label in word 2, and how many command buffers
+//! it is the text right before it in the ring, which has the same key and the time of the event's end. (Where they could not be written side
+//! by side the text has that key and the event its own.) A message `newCommandQueue...` (class Api) has the queue in word 0, the key of its label in word 2, and how many command buffers
 //! of it may be uncompleted in word 3. A buffer or texture that ends and was not seen to begin was one of a heap's, or a view.
 //!
 //! A message that answers nil or NO has the result 1.

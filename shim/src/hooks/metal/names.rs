@@ -102,8 +102,12 @@ pub(super) fn labelled(object: Id, label: Id, at: At) -> ([u64; 4], Option<Reser
     let Some(text) = label_text(label) else { return told(0, None) };
     let Some((state, now)) = at.recorded() else { return told(key_of(text, at), None) };
     if text.len() > NAME_BYTES {
-        let written = state.write_name_before::<1>([text_kind::LABEL, BEHIND, now], text);
-        return written.map_or(told(0, None), |place| told(BEHIND, place));
+        return match state.write_name_before::<1>([text_kind::LABEL, BEHIND, now], text) {
+            Some(Some(place)) => told(BEHIND, Some(place)),
+            // The event may come to stand in another ring than the text, and be read first.
+            Some(None) => told(apart(text), None),
+            None => told(0, None),
+        };
     }
     let key = key(text_kind::LABEL, text);
     let known = place(&LABELS, key);
@@ -115,6 +119,13 @@ pub(super) fn labelled(object: Id, label: Id, at: At) -> ([u64; 4], Option<Reser
         known.store(key, Ordering::Relaxed);
     }
     told(key, written.flatten())
+}
+
+/// The key of a label that does not stand right before its event.
+#[cold]
+#[inline(never)]
+fn apart(text: &[u8]) -> u64 {
+    key(text_kind::LABEL, text)
 }
 
 /// Longer labels are cut: to read one each time it is set takes so long as it is.
