@@ -234,8 +234,13 @@ fn a_program_that_profiles_itself_is_stood_aside_for() {
             let about = about(&trace);
             let first = if words.contains(&"subscribe") { "cuptiSubscribe" } else { "cuptiActivityRegisterCallbacks" };
             assert_eq!(about.aside.first().map(String::as_str), Some(first), "{tag}: {about:?}");
-            let first = trace.table("gpu_windows").rows().next().map(|row| row.text("ended_by").to_owned());
-            assert_eq!(first.as_deref(), Some("aside"), "{tag}");
+            let windows = trace.table("gpu_windows");
+            let window = windows.rows().next().expect("a window before");
+            assert_eq!(window.text("ended_by"), "aside", "{tag}");
+            // From then on it is theirs, and again with their next.
+            let times = &about.aside_times;
+            assert_eq!(times[0].from_ns, window.int("start_ns") + window.int("window_ns"), "{tag}: {about:?}");
+            assert!(times.windows(2).all(|two| two[0].to_ns.is_some_and(|to_ns| to_ns <= two[1].from_ns)), "{about:?}");
         }
     }
 }
@@ -314,6 +319,9 @@ fn what_cupti_refuses_is_said_and_harms_nobody() {
     assert!(missing.contains("no library of CUPTI"), "{missing}");
     let injected = target().env("CUDA_INJECTION64_PATH", "/opt/tool.so").traced().expect(0).read();
     assert_eq!(about(&injected).aside, ["CUDA_INJECTION64_PATH"]);
+    // No set of ours may be given beside the tool, so what timing takes by itself is not known.
+    assert!(about(&injected).events.is_some_and(|events| events.assumed > 0));
+    assert!(injected.root().notes.iter().any(|note| note.contains("could not be measured")));
     assert_eq!(injected.table("kernels").len(), 0);
 }
 

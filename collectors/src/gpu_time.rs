@@ -73,6 +73,9 @@ pub struct GpuTime {
     /// Functions of CUPTI with which others began to use it: no records meanwhile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aside: Vec<String>,
+    /// When they had it: the first 64 times.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aside_times: Vec<Aside>,
     /// Another copy of CUPTI that others called when ours had been used: the driver refused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_copy: Option<String>,
@@ -81,7 +84,36 @@ pub struct GpuTime {
     pub events: Option<TimedLaunches>,
 }
 
+/// The program or another tool used CUPTI, or may have: there are no records of ours from then on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Aside {
+    /// The function that it called first, or the variable.
+    pub by: String,
+    /// When, ns since the epoch.
+    pub from_ns: i64,
+    /// When it had been silent for a second; none: it was not until the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_ns: Option<i64>,
+}
+
 impl GpuTime {
+    /// Somebody else begins to use CUPTI.
+    pub(crate) fn begin_aside(&mut self, by: String, from_ns: i64) {
+        const MOST: usize = 64;
+        if self.aside_times.len() < MOST {
+            self.aside_times.push(Aside { by: by.clone(), from_ns, to_ns: None });
+        }
+        self.aside.push(by);
+        self.aside.dedup();
+        self.aside.truncate(16);
+    }
+
+    /// They have ended.
+    pub(crate) fn end_aside(&mut self, to_ns: i64) {
+        let open = self.aside_times.last_mut().filter(|aside| aside.to_ns.is_none());
+        open.into_iter().for_each(|aside| aside.to_ns = Some(to_ns));
+    }
+
     /// Adds what came of asking in another process. Of words and of shares of its time the first one's stay.
     pub(crate) fn add(&mut self, more: &GpuTime) {
         let first = |one: &mut Option<String>, more: &Option<String>| *one = one.take().or_else(|| more.clone());
@@ -134,6 +166,7 @@ impl TimedLaunches {
         self.pair_ns = self.pair_ns.max(more.pair_ns);
         self.contexts = self.contexts.saturating_add(more.contexts);
         self.error_ns = self.error_ns.max(more.error_ns);
+        self.assumed = self.assumed.saturating_add(more.assumed);
     }
 }
 
@@ -156,6 +189,10 @@ pub struct TimedLaunches {
     pub contexts: u64,
     /// How far the GPU's clock may be off the host's, ns: the longest that a comparison of both took.
     pub error_ns: u64,
+    /// Contexts for which `pair_ns` could not be measured in full, since the program or another tool recorded, or the GPU was busy: it is
+    /// what is usual on an H200, and each launch may be off by 1.4 us.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub assumed: u64,
 }
 
 /// What recording may cost that times the GPU, and what it did, in percent of the wall time.
@@ -197,4 +234,26 @@ pub struct Budget {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_have_cupti_from_their_first_call_until_they_were_silent() {
+        let mut about = GpuTime::default();
+        about.end_aside(5);
+        for at in [10, 30] {
+            about.begin_aside("cuptiSubscribe".to_owned(), at);
+            about.end_aside(at + 5);
+            about.end_aside(at + 9);
+        }
+        about.begin_aside("cuptiFinalize".to_owned(), 50);
+        let times: Vec<_> = about.aside_times.iter().map(|aside| (aside.from_ns, aside.to_ns)).collect();
+        assert_eq!(times, [(10, Some(15)), (30, Some(35)), (50, None)]);
+        assert_eq!(about.aside, ["cuptiSubscribe", "cuptiFinalize"]);
+        (0..100).for_each(|at| about.begin_aside(at.to_string(), at));
+        assert_eq!((about.aside_times.len(), about.aside.len()), (64, 16));
+    }
 }

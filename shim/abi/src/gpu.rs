@@ -69,6 +69,8 @@ pub mod state {
     /// CUPTI stays until the next window, for launches come ahead of a GPU that was busy for so many millionths of the
     /// last one. That is the key.
     pub const BUSY: u64 = 15;
+    /// A library of CUPTI is there and cannot be used: the text says why.
+    pub const UNUSABLE: u64 = 16;
 }
 
 /// Why records are on or off, and CUPTI stays or is given up.

@@ -91,25 +91,30 @@ pub struct Account {
     pub contexts: u64,
     /// The most by which the GPU's clock may be off the host's, ns.
     pub error_ns: u64,
+    /// Contexts for which it could not be measured what the GPU needs to begin and to end something: [`USUAL_NS`] was taken.
+    pub assumed: u64,
 }
 
+/// What a GPU needs to begin and to end something between two events, on hosts with an H200.
+pub const USUAL_NS: u64 = 1400;
+
 /// Words of an [`Account`].
-pub const ACCOUNT_WORDS: usize = 8;
+pub const ACCOUNT_WORDS: usize = 9;
 /// Its size.
 pub const ACCOUNT_BYTES: usize = ACCOUNT_WORDS * 8;
 
 impl Account {
     /// As words.
     pub fn to_words(&self) -> [u64; ACCOUNT_WORDS] {
-        let Account { timed, without_room, lost, late, dropped, pair_ns, contexts, error_ns } = *self;
-        [timed, without_room, lost, late, dropped, pair_ns, contexts, error_ns]
+        let Account { timed, without_room, lost, late, dropped, pair_ns, contexts, error_ns, assumed } = *self;
+        [timed, without_room, lost, late, dropped, pair_ns, contexts, error_ns, assumed]
     }
 
     /// Out of a text; none where it is too short.
     pub fn read(text: &[u8]) -> Option<Account> {
-        let [timed, without_room, lost, late, dropped, pair_ns, contexts, error_ns] =
+        let [timed, without_room, lost, late, dropped, pair_ns, contexts, error_ns, assumed] =
             words(text.first_chunk::<ACCOUNT_BYTES>()?);
-        Some(Account { timed, without_room, lost, late, dropped, pair_ns, contexts, error_ns })
+        Some(Account { timed, without_room, lost, late, dropped, pair_ns, contexts, error_ns, assumed })
     }
 }
 
@@ -138,8 +143,17 @@ mod tests {
 
     #[test]
     fn accounts_survive_the_way_through_a_text() {
-        let account =
-            Account { timed: 1, without_room: 2, lost: 3, late: 4, dropped: 5, pair_ns: 6, contexts: 7, error_ns: 8 };
+        let account = Account {
+            timed: 1,
+            without_room: 2,
+            lost: 3,
+            late: 4,
+            dropped: 5,
+            pair_ns: 6,
+            contexts: 7,
+            error_ns: 8,
+            assumed: 9,
+        };
         let text: Vec<u8> = account.to_words().into_iter().flat_map(u64::to_le_bytes).collect();
         assert_eq!(Account::read(&text), Some(account));
         assert_eq!(Account::read(&text[1..]), None);

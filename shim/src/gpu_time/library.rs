@@ -36,17 +36,17 @@ macro_rules! functions {
         }
 
         impl Cupti {
-            /// Looks them up in the library of this handle.
-            fn bind(handle: usize) -> Option<Cupti> {
+            /// Looks them up in the library of this handle. Err: it has no function of this name.
+            fn bind(handle: usize) -> Result<Cupti, &'static CStr> {
                 $(
                     let $field = lookup::real_dlsym(handle, $name);
                     if $field == 0 {
-                        return None;
+                        return Err($name);
                     }
                 )+
                 // SAFETY: the addresses are those of CUPTI's functions of these names, whose signatures these are.
                 unsafe {
-                    Some(Cupti {
+                    Ok(Cupti {
                         $($field: core::mem::transmute::<usize, unsafe extern "C" fn($($argument),*) -> u32>($field),)+
                         timestamps: core::mem::transmute::<usize, Option<unsafe extern "C" fn(Stamp) -> u32>>(
                             lookup::real_dlsym(handle, c"cuptiActivityRegisterTimestampCallback"),
@@ -93,7 +93,11 @@ const NEIGHBOURS: [&[u8]; 4] =
 /// CUDA's libraries whose own version is CUDA's.
 const SIBLINGS: [&[u8]; 4] = [b"libcudart.so.", b"libcublas.so.", b"libcublasLt.so.", b"libnvrtc.so."];
 
-/// Finds the library and binds it; the path is written into `path`. `wanted`: what the user named.
+/// What the loader's reason has in it where there is no such file.
+const NOT_THERE: &[u8] = b"No such file";
+
+/// Finds the library and binds it; the path is written into `path`, or why one that is there cannot be used. `wanted`: what the user
+/// named.
 pub(super) fn find(wanted: &Path, driver_version: u32, path: &mut Path) -> Option<Cupti> {
     if !wanted.is_empty() {
         return open(wanted, path);
@@ -132,9 +136,30 @@ fn number(digits: &[u8]) -> u32 {
 }
 
 fn open(file: &Path, path: &mut Path) -> Option<Cupti> {
+    let mut unusable = |parts: [&[u8]; 3]| {
+        *path = Path::new();
+        parts.iter().for_each(|part| path.push(part));
+    };
     // SAFETY: a C string.
-    let handle = unsafe { lookup::open(file.c_str().as_ptr()) };
-    let cupti = Cupti::bind(handle).filter(|_| handle != 0)?;
+    let handle = unsafe {
+        lookup::open_or(file.c_str().as_ptr(), |why| {
+            // It names the file itself. One that is not there is no news.
+            let why = why.to_bytes();
+            if !why.windows(NOT_THERE.len()).any(|part| part == NOT_THERE) {
+                unusable([why, b"", b""]);
+            }
+        })
+    };
+    if handle == 0 {
+        return None;
+    }
+    let cupti = match Cupti::bind(handle) {
+        Ok(cupti) => cupti,
+        Err(function) => {
+            unusable([file.bytes(), b" has no ", function.to_bytes()]);
+            return None;
+        }
+    };
     *path = Path::new();
     let real = elf::file_of(cupti.enable as usize);
     path.push(CStr::from_bytes_until_nul(&real).unwrap_or(c"").to_bytes());

@@ -39,7 +39,11 @@ pub(super) fn find(teller: &mut Teller) -> Option<Cupti> {
             return Some(cupti);
         }
         if search == 0 {
-            teller.tell(text_kind::GPU_TIME, 0, state::NO_LIBRARY, wanted.bytes());
+            if path.is_empty() {
+                teller.tell(text_kind::GPU_TIME, 0, state::NO_LIBRARY, wanted.bytes());
+            } else {
+                teller.tell(text_kind::GPU_TIME, 0, state::UNUSABLE, path.bytes());
+            }
             cupti_is_usable(false);
             ready();
         }

@@ -123,12 +123,21 @@ fn call_dlsym(handle: usize, name: &CStr) -> usize {
 }
 
 fn clear_error() {
+    take_error(|_| {});
+}
+
+/// What the loader's last call in this thread failed with.
+fn take_error(told: impl FnOnce(&CStr)) {
     let address = DLERROR.address();
     if address != 0 {
         // SAFETY: the address is that of a dlerror.
-        let dlerror: unsafe extern "C" fn() -> *mut c_void = unsafe { core::mem::transmute(address) };
+        let dlerror: unsafe extern "C" fn() -> *const c_char = unsafe { core::mem::transmute(address) };
         // SAFETY: no arguments.
-        unsafe { dlerror() };
+        let text = unsafe { dlerror() };
+        if !text.is_null() {
+            // SAFETY: a C string of this thread's, until its next call of the loader.
+            told(unsafe { CStr::from_ptr(text) });
+        }
     }
 }
 
@@ -165,6 +174,15 @@ pub(super) fn pin_in(namespace: isize, path: *const c_char) {
 /// # Safety
 /// A C string.
 pub(crate) unsafe fn open(path: *const c_char) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { open_or(path, |_| {}) }
+}
+
+/// The same; where it fails the reason is told.
+///
+/// # Safety
+/// A C string.
+pub(crate) unsafe fn open_or(path: *const c_char, failed: impl FnOnce(&CStr)) -> usize {
     let address = DLOPEN.address();
     if address == 0 {
         return 0;
@@ -175,7 +193,7 @@ pub(crate) unsafe fn open(path: *const c_char) -> usize {
     // SAFETY: the caller's promise.
     let library = unsafe { dlopen(path, libc::RTLD_LAZY) };
     if library == 0 {
-        clear_error();
+        take_error(failed);
     }
     library
 }

@@ -81,22 +81,25 @@ impl Gpus {
 }
 
 /// Loads and starts the library; else says why that cannot be, and what to do.
-fn start() -> Result<Nvml, String> {
-    Nvml::builder().lib_path(OsStr::new(LIBRARY)).init().map_err(|error| match error {
+fn start(library: &str) -> Result<Nvml, String> {
+    Nvml::builder().lib_path(OsStr::new(library)).init().map_err(|error| match error {
+        NvmlError::LibloadingError(why) if !why.to_string().contains("No such file") => {
+            format!("{library} cannot be loaded: {why}")
+        }
         NvmlError::LibloadingError(_) => format!(
-            "{LIBRARY} is not there: it comes with the driver, into containers with NVIDIA_DRIVER_CAPABILITIES=utility"
+            "{library} is not there: it comes with the driver, into containers with NVIDIA_DRIVER_CAPABILITIES=utility"
         ),
         NvmlError::LibRmVersionMismatch => {
-            format!("{LIBRARY} is not of the driver's version: restart the machine, or install the driver's own")
+            format!("{library} is not of the driver's version: restart the machine, or install the driver's own")
         }
         NvmlError::NoPermission => "no permission to ask the driver: see the rights of /dev/nvidiactl".to_owned(),
-        other => format!("{LIBRARY} does not start: {other}"),
+        other => format!("{library} does not start: {other}"),
     })
 }
 
 fn load(page: &Page<'_>) -> Option<&'static Nvml> {
     // Given back by the end of the process: devices refer to it as long as it may be asked.
-    let loaded = start().map(|nvml| &*Box::leak(Box::new(nvml)));
+    let loaded = start(LIBRARY).map(|nvml| &*Box::leak(Box::new(nvml)));
     let refused = |why| {
         page.missing("gpm", "needs NVML".to_owned());
         page.missing("nvml", why);
@@ -106,7 +109,7 @@ fn load(page: &Page<'_>) -> Option<&'static Nvml> {
 
 /// For `doctor`: what NVML is there, and whether its first device has GPM.
 pub(in super::super) fn probe() -> Result<String, String> {
-    let nvml = start()?;
+    let nvml = start(LIBRARY)?;
     let version = nvml.sys_driver_version().unwrap_or_default();
     // A container that is given some devices sees those alone, counted from 0.
     let gpm = nvml.device_by_index(0).and_then(|device| device.gpm_support()).unwrap_or(false);
@@ -255,4 +258,16 @@ fn why(error: NvmlError) -> String {
 /// A set that gets the device's critical Xid errors.
 fn watch(nvml: &'static Nvml, device: &Device<'static>) -> Result<EventSet<'static>, NvmlError> {
     device.register_events(EventTypes::CRITICAL_XID_ERROR, nvml.create_event_set()?).map_err(|error| error.error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_is_there_and_cannot_be_loaded_is_not_said_to_be_missing() {
+        let why = |library: &str| start(library).err().expect("no library of NVML");
+        assert!(why("/nonexistent/libnvidia-ml.so.1").contains("is not there"));
+        assert!(why("/dev/null").starts_with("/dev/null cannot be loaded: "), "{}", why("/dev/null"));
+    }
 }

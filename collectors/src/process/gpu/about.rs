@@ -5,7 +5,7 @@ use gputrace_abi::layout::Header;
 use gputrace_abi::sync::Ordering;
 
 use super::Gpu;
-use crate::manifest::GpuTime;
+use crate::manifest::{Aside, GpuTime};
 
 /// So many calls without a record are no chance.
 const MANY: u64 = 100;
@@ -44,7 +44,17 @@ impl Gpu {
             about.refused.iter().map(|why| format!("what the GPU did could not be asked of CUPTI: {why}{instead}"));
         let aside = (!about.aside.is_empty()).then(|| {
             let first = about.aside.join(", ");
-            format!("CUPTI was used by the program or by another tool ({first}): when the GPU ran what meanwhile is not in the trace{instead}")
+            let times = match about.aside_times.as_slice() {
+                [] => String::new(),
+                [Aside { to_ns: None, .. }] => "; until the end".to_owned(),
+                times => {
+                    let ns: i64 = times.iter().filter_map(|aside| Some(aside.to_ns? - aside.from_ns)).sum();
+                    let ends = if times.last().is_some_and(|last| last.to_ns.is_none()) { ", the last until the end" } else { "" };
+                    let often = if times.len() == 1 { "once".to_owned() } else { format!("{} times", times.len()) };
+                    format!("; {often}, {:.1} s in all{ends}: gpu_time.aside_times", ns as f64 / 1e9)
+                }
+            };
+            format!("CUPTI was used by the program or by another tool ({first}{times}): when the GPU ran what meanwhile is not in the trace{instead}")
         });
         let other = about.other_copy.iter().map(|path| {
             format!(

@@ -266,9 +266,11 @@ impl Gpu {
                 // What CUPTI costs from now on it costs for them.
                 self.attached.end(at_ns);
                 self.is_anew |= text.text() == "cuptiFinalize";
-                about.aside.push(text.text().into_owned());
-                about.aside.dedup();
-                about.aside.truncate(16);
+                about.begin_aside(text.text().into_owned(), at_ns);
+            }
+            state::RESUMED => about.end_aside(at_ns),
+            state::UNUSABLE => {
+                about.refused = Some(format!("its library is there and cannot be used: {}", text.text()));
             }
             _ => {}
         }

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 use gputrace_abi::clock::ClockKind;
 use gputrace_abi::event::{Event, FLAG_TIMED, text_kind};
-use gputrace_abi::sample::{Account, Sample};
+use gputrace_abi::sample::{Account, Sample, USUAL_NS};
 
 use crate::chain::Text;
 use crate::clock::Clocks;
@@ -79,6 +79,7 @@ impl Samples {
             about.pair_ns = account.pair_ns;
             about.contexts = account.contexts;
             about.error_ns = account.error_ns;
+            about.assumed = account.assumed;
             return;
         }
         for sample in Sample::all(text.bytes()) {
@@ -134,6 +135,12 @@ impl Samples {
             count(about.lost, "have no time: their context ended, or the driver refused"),
             count(about.without_call, "have no call in the trace"),
         ];
-        counts.into_iter().flatten().collect()
+        let assumed = (about.assumed > 0).then(|| {
+            format!(
+                "what a pair of events takes by itself could not be measured ({}): {USUAL_NS} ns beside the events' own were taken, as on                  an H200; each timed launch may be off by as much, which counts as error",
+                "the program or another tool used CUPTI, or the GPU had no time for it"
+            )
+        });
+        counts.into_iter().flatten().chain(assumed).collect()
     }
 }

@@ -140,7 +140,10 @@ mod tests {
     fn a_busy_stream_has_the_time_between_its_events() {
         // Recorded at 10 us, launched from 11 to 14, passed at 500 and 530.
         let ran = clock()
-            .ran(&times([10, 11, 14, 15], [500.0, 530.0]), Price { queued_ns: 1000.0, idle_ns: 1000.0 })
+            .ran(
+                &times([10, 11, 14, 15], [500.0, 530.0]),
+                Price { queued_ns: 1000.0, idle_ns: 1000.0, is_assumed: false },
+            )
             .expect("a time");
         assert_eq!((ran.gpu_ns, ran.start_ns), (29_000.0, 7_500_000));
     }
@@ -154,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_pair_takes_less_of_a_launch_that_did_not_wait_for_its_first_event() {
-        let price = Price { queued_ns: 4000.0, idle_ns: 2800.0 };
+        let price = Price { queued_ns: 4000.0, idle_ns: 2800.0, is_assumed: false };
         let gpu_ns = |gpu_ns| clock().ran(&times([10, 11, 14, 15], gpu_ns), price).map(|ran| ran.gpu_ns);
         assert_eq!(gpu_ns([500.0, 530.0]), Some(26_000.0));
         assert_eq!(gpu_ns([10.0, 33.0]), Some(20_000.0 - 2800.0));

@@ -133,6 +133,7 @@ fn look(pool: &'static Pool, known: &mut Option<Known>, teller: &mut Teller) -> 
         if let Some(known) = known {
             teller.account.contexts += 1;
             teller.account.pair_ns = known.price.queued_ns as u64;
+            teller.account.assumed += u64::from(known.price.is_assumed);
         }
     }
     let Some(known) = known else { return false };

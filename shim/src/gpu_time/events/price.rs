@@ -10,6 +10,8 @@
 
 use core::sync::atomic::Ordering;
 
+use gputrace_abi::sample;
+
 use super::drain::{TRIES, passes, sees_out_captures};
 use super::driver;
 use super::gate::Gate;
@@ -27,7 +29,7 @@ const SET_NS: f64 = 990.0;
 /// What a GPU needs to begin and to end something between two events is no more than this: else the set was kept waiting.
 const MOST_NS: f64 = 2500.0;
 /// What it needed on two hosts with an H200, 1.3 and 1.5 us: where no set may be given, for somebody records.
-const USUAL_NS: f64 = 1400.0;
+const USUAL_NS: f64 = sample::USUAL_NS as f64;
 /// What a pair around nothing takes on a host that adds nothing to it.
 const EVENT_NS: f64 = 1280.0;
 
@@ -38,13 +40,20 @@ pub(super) struct Price {
     pub(super) queued_ns: f64,
     /// Around one that came to an idle GPU.
     pub(super) idle_ns: f64,
+    /// What the GPU needs was not measured.
+    pub(super) is_assumed: bool,
 }
 
 impl Price {
     /// From the least time of pairs around nothing, and the usual one of those around a set.
     fn of(empty_ns: f64, around_ns: Option<f64>) -> Price {
         let queued_ns = around_ns.map_or(empty_ns, |ns| (ns - SET_NS).max(empty_ns).min(empty_ns + MOST_NS));
-        Price { queued_ns, idle_ns: (queued_ns - (empty_ns - EVENT_NS).max(0.0)).max(0.0) }
+        Price { queued_ns, idle_ns: (queued_ns - (empty_ns - EVENT_NS).max(0.0)).max(0.0), is_assumed: false }
+    }
+
+    /// As is usual on an H200, over this time of pairs around nothing.
+    fn usual(empty_ns: f64) -> Price {
+        Price { is_assumed: true, ..Price::of(empty_ns, Some(empty_ns + USUAL_NS + SET_NS)) }
     }
 }
 
@@ -53,11 +62,11 @@ pub(super) fn of_pair(pool: &Pool, stream: u64) -> Option<Price> {
     let empty_ns = match (0..MEASURES).find_map(|_| measure(pool, stream, || true)) {
         Some((times, _)) => Some(least(&times)).filter(|ns| ns.is_finite())?.max(0.0),
         // The GPU, or the host, has no time for it: what is usual is near enough, and nothing would be timed for the rest of the run.
-        None if pool.goes_on() => return Some(Price::of(EVENT_NS, Some(EVENT_NS + USUAL_NS + SET_NS))),
+        None if pool.goes_on() => return Some(Price::usual(EVENT_NS)),
         None => return None,
     };
     let around = sets::give(|| around_sets(pool, stream));
-    Some(Price::of(empty_ns, around.unwrap_or(Some(empty_ns + USUAL_NS + SET_NS))))
+    Some(around.map_or_else(|| Price::usual(empty_ns), |around_ns| Price::of(empty_ns, around_ns)))
 }
 
 /// The usual time of a pair around a set. None: there are no sets.
@@ -123,10 +132,10 @@ mod tests {
     #[test]
     fn a_host_that_is_slow_with_events_adds_to_queued_launches_alone() {
         // As two hosts with the same GPU had it.
-        assert_eq!(Price::of(1280.0, Some(3776.0)), Price { queued_ns: 2786.0, idle_ns: 2786.0 });
-        assert_eq!(Price::of(2480.0, Some(4790.0)), Price { queued_ns: 3800.0, idle_ns: 2600.0 });
+        assert_eq!(Price::of(1280.0, Some(3776.0)), Price { queued_ns: 2786.0, idle_ns: 2786.0, is_assumed: false });
+        assert_eq!(Price::of(2480.0, Some(4790.0)), Price { queued_ns: 3800.0, idle_ns: 2600.0, is_assumed: false });
         // No memory for a set; one that was kept waiting; one that took no time.
-        assert_eq!(Price::of(1500.0, None), Price { queued_ns: 1500.0, idle_ns: 1280.0 });
+        assert_eq!(Price::of(1500.0, None), Price { queued_ns: 1500.0, idle_ns: 1280.0, is_assumed: false });
         assert_eq!(Price::of(1280.0, Some(90_000.0)).queued_ns, 3780.0);
         assert_eq!(Price::of(1280.0, Some(0.0)).queued_ns, 1280.0);
     }

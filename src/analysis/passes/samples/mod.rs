@@ -7,6 +7,7 @@
 //! whole. A kind of which nothing is known gets the mean of its kernel in other shapes, else that of the process; a graph is like no kernel. Where launches
 //! were left out for a budget, those that have rows stand for them.
 
+use gputrace_abi::sample::USUAL_NS;
 use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -21,7 +22,7 @@ use super::Pass;
 use super::groups::Groups;
 use super::launches::OTHER;
 use super::steps::{Cursor, Steps};
-use crate::trace::{Axes, DeviceNames, Identity, NO_NAME, Rows, Trace, Want};
+use crate::trace::{Axes, DeviceNames, Identity, NO_NAME, Process, Rows, Trace, Want};
 
 /// Kinds that are told apart.
 const KINDS: usize = 1 << 16;
@@ -98,6 +99,8 @@ struct OfDevice {
 pub(crate) struct Estimate {
     pub(crate) ns: f64,
     variance: f64,
+    /// By how much all of it may be too long or too short, where it was not measured what timing takes by itself.
+    assumed_ns: f64,
     /// Launches, about where some were left out; those that events timed, and those that CUPTI told of in windows.
     pub(crate) launches: f64,
     pub(crate) timed: u64,
@@ -109,12 +112,13 @@ pub(crate) struct Estimate {
 impl Estimate {
     /// The truth is no further away, 95 times in 100.
     pub(crate) fn error_ns(&self) -> f64 {
-        SURE * self.variance.sqrt()
+        SURE * self.variance.sqrt() + self.assumed_ns
     }
 
     fn add(&mut self, other: &Estimate) {
         self.ns += other.ns;
         self.variance += other.variance;
+        self.assumed_ns += other.assumed_ns;
         self.launches += other.launches;
         self.timed += other.timed;
         self.told += other.told;
@@ -158,6 +162,8 @@ pub(crate) struct Samples {
     timed: u64,
     /// Launches may have been timed.
     may_be: bool,
+    /// Processes in which it was assumed what timing takes by itself.
+    assumed: FxHashSet<i64>,
     beside: Beside,
     waited: Waited,
     /// What is estimated, when all rows are read: by process and device, in usual steps by process, and by kernel.
@@ -179,6 +185,7 @@ impl Default for Samples {
             cursor: Cursor::default(),
             timed: 0,
             may_be: false,
+            assumed: FxHashSet::default(),
             beside: Beside::default(),
             waited: Waited::default(),
             devices: Vec::new(),
@@ -194,7 +201,12 @@ impl Samples {
     /// Of the processes of a trace.
     pub(crate) fn new(trace: &Trace) -> Samples {
         let may_be = trace.may_hold(TableId::GpuSamples);
-        Samples { names: DeviceNames::new(&trace.processes), may_be, ..Samples::default() }
+        let is_assumed = |process: &&Process| {
+            let about = process.manifest.as_ref().and_then(|of| of.gpu_time.as_ref());
+            about.and_then(|about| about.events.as_ref()).is_some_and(|events| events.assumed > 0)
+        };
+        let assumed = trace.processes.iter().filter(is_assumed).map(|process| process.process_id).collect();
+        Samples { names: DeviceNames::new(&trace.processes), may_be, assumed, ..Samples::default() }
     }
 
     /// How many processes use the devices of this one, itself among them.
@@ -367,7 +379,11 @@ impl Pass for Samples {
             let of_process = processes.get(&kind.process_id).filter(|_| kind.name_id != GRAPH);
             let around = [named.get(&(kind.process_id, kind.name_id)), of_process];
             let beside = self.beside.of(kind.process_id);
-            let estimate = |count: f64| estimate(launched, count, around, beside, spread);
+            let assumed_ns = if self.assumed.contains(&kind.process_id) { USUAL_NS as f64 } else { 0.0 };
+            let estimate = |count: f64| Estimate {
+                assumed_ns: assumed_ns * count,
+                ..estimate(launched, count, around, beside, spread)
+            };
             let launcher = self.launchers.get(&kind.process_id).copied().unwrap_or_default();
             let device = devices.entry(self.names.identity(launcher, kind.process_id, kind.device)).or_default();
             device.span = launched.span.map_or(device.span, |own| Some(wider(device.span, own)));

@@ -55,6 +55,20 @@ fn how_many_of_a_kind_were_drawn_does_not_matter() {
 }
 
 #[test]
+fn what_was_assumed_of_timing_itself_counts_as_error_for_every_launch() {
+    let mut trace = trace(100, 900);
+    let error =
+        |trace: &TestTrace| number(trace.section(&GpuUtilisation).cell("estimated_by_device", 0, "error_points"));
+    assert_eq!(error(&trace), 0.0);
+    let about = trace.manifest.as_mut().expect("a manifest");
+    let events = gputrace_collectors::manifest::TimedLaunches { assumed: 1, ..Default::default() };
+    let gpu_time = gputrace_collectors::manifest::GpuTime { events: Some(events), ..Default::default() };
+    about.processes[0].gpu_time = Some(gpu_time);
+    // 1.4 us of 1000 launches, of 9.993 ms.
+    assert!((error(&trace) - 100.0 * 1.4 / 9.993).abs() < 0.01, "{}", error(&trace));
+}
+
+#[test]
 fn what_was_waited_for_behind_the_last_launch_belongs_to_the_range() {
     let mut trace = trace(100, 900);
     // The first launches' begin is START; a wait that ends at 16 ms shows work until then, one of a moment none.
