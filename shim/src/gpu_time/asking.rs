@@ -61,8 +61,17 @@ impl Engine {
                 activity::tell_refusals(&self.teller);
                 self.teller.tell(text_kind::GPU_TIME, why, state::ON, b"");
                 self.settled = session::now();
+                self.compare_clocks();
             }
             None => {}
+        }
+    }
+
+    /// Where CUPTI keeps its own clock while records are on. At their beginning and end, and before any are read.
+    fn compare_clocks(&mut self) {
+        let is_theirs = !CLOCK_IS_OURS.load(Ordering::Relaxed) && IS_ON.load(Ordering::Relaxed);
+        if is_theirs && let Some(error_ns) = self.clock.compare(&self.cupti) {
+            self.teller.tell(text_kind::GPU_TIME, error_ns, state::CLOCK, b"");
         }
     }
 
@@ -76,6 +85,7 @@ impl Engine {
     }
 
     pub(super) fn turn_off(&mut self, why: u64) {
+        self.compare_clocks();
         let at = session::now();
         self.closed = at;
         locked(None, || switch_off(&self.cupti));
@@ -123,10 +133,7 @@ impl Engine {
     /// Writes the records of the buffers that came back first, at most so many; how many records, and since when
     /// the buffer is there that is next, in ticks.
     pub(super) fn read_some(&mut self, most: usize) -> (u64, Option<u64>) {
-        let is_theirs = !CLOCK_IS_OURS.load(Ordering::Relaxed) && IS_ON.load(Ordering::Relaxed);
-        if is_theirs && let Some(error_ns) = self.clock.compare(&self.cupti) {
-            self.teller.tell(text_kind::GPU_TIME, error_ns, state::CLOCK, b"");
-        }
+        self.compare_clocks();
         let (cupti, clock, teller, mut count) = (self.cupti, &self.clock, &mut self.teller, 0);
         let busy = &mut self.busy;
         let ours = |time: u64| if time == 0 { 0 } else { clock.ours(time) };
