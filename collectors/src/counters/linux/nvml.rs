@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_library_that_is_there_and_cannot_be_loaded_is_not_said_to_be_missing() {
-        let why = |library: &str| start(library).err().expect("no library of NVML");
+        let why = |library: &str| start(library).expect_err("no library of NVML");
         assert!(why("/nonexistent/libnvidia-ml.so.1").contains("is not there"));
         assert!(why("/dev/null").starts_with("/dev/null cannot be loaded: "), "{}", why("/dev/null"));
     }
