@@ -187,6 +187,17 @@ fn launches_go_last_and_each_is_counted_all_the_same() {
     let folder = run.trace.to_string_lossy();
     let report = scratch.gputrace(&["report", &folder, "--only", "launch-overhead,host-memory"]).expect(0).text();
     assert_eq!(report.matches("launches of kernels were left out").count(), 1, "{report}");
+    // A wait ends each step, and is recorded to the end.
+    let steps = run.text().trim().parse::<f64>().unwrap_or_else(|error| panic!("{error}: {}", run.text()));
+    let summary = &scratch.section(&run, "summary")["facts"];
+    assert_eq!(summary["step_anchor"], "cuStreamSynchronize", "{summary}");
+    let found = summary["steps"].as_f64().unwrap_or_else(|| panic!("{summary}"));
+    assert!((found - steps).abs() <= 2.0, "{found} of {steps}");
+    // What stands for the others counts for them.
+    let drawn = trace.table("launches").rows().filter(|row| row.maybe_int("stands_for").is_some()).count() as f64;
+    let counted = scratch.section(&run, "launch-overhead")["facts"]["launches"].as_f64().expect("launches");
+    let off = (counted - launched(&scratch) as f64).abs();
+    assert!(off <= 5.0 * 64.0 * drawn.sqrt(), "{counted} of {}, {drawn} drawn", launched(&scratch));
     // Whatever counts launches says so, or does not count.
     let most = ["check", &folder, "--max", "launch-overhead.launches=1000000000", "--max", "syncs.waits=1000000000"];
     let check = scratch.gputrace(&most).expect(2).text();

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use gputrace_collectors::schema::TableId;
 
-use super::clock;
 use super::passes::ahead;
 use super::passes::asked::Asked;
 use super::passes::collected;
@@ -16,12 +15,14 @@ use super::passes::detect::Detect;
 use super::passes::named_steps::NamedSteps;
 use super::passes::steps::Steps;
 use super::passes::waiting::Idle;
+use super::{clock, loss};
 use crate::trace::{Filter, Trace, Want};
 
 /// Finds the steps, timed by the GPU where `gpu_times` are there and the host runs ahead.
 pub(super) fn steps(trace: &Trace, filter: &Filter, gpu_times: bool) -> (Steps, Arc<Idle>) {
     let wanted = filter.step.as_deref();
-    let mut detect = Detect::new(NamedSteps::new(trace, wanted), Asked::new(trace, wanted));
+    let thinned = trace.processes.iter().filter_map(|process| Some((process.process_id, loss::thinned_from(process)?)));
+    let mut detect = Detect::new(NamedSteps::new(trace, wanted), Asked::new(trace, wanted), thinned.collect());
     let mut idle = Idle::default();
     let wants: Vec<Want> = detect.wants().into_iter().chain([Idle::WANT]).collect();
     let around = filter.around_steps();

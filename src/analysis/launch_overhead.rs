@@ -70,7 +70,9 @@ impl Analysis for LaunchOverhead {
                 two). Queue and kernel time are known where the trace has GPU times. A graph's call counts with each of its kernels in A. \
                 Kernels in the bodies of a graph's conditional nodes run as often as the device decides, and are in no \
                 count; graphs that the device launches neither. A launch that blocks on a full queue counts as launch time. \
-                Of Metal the tables by process count the time of encoding as launching too. With --range there is no launch efficiency: work may outlast the range that launched it.",
+                Of Metal the tables by process count the time of encoding as launching too. Where launches were left out for \
+                --budget those that were drawn count for the others (launches.stands_for): numbers and times are estimates, but for what is joined with kernels and \
+                for the longest calls. With --range there is no launch efficiency: work may outlast the range that launched it.",
             source: "Nsight Systems cuda_api_sum and cuda_kern_exec_sum (A, Q, K, T); outliers, short kernels and delays: HTA's \
                 50 us, 50 us and 100 us; launch efficiency: users' guides take over 70 % as good.",
         }

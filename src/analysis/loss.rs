@@ -101,6 +101,22 @@ fn parts<'p>(processes: impl Iterator<Item = &'p Process>) -> impl Iterator<Item
     processes.filter_map(|process| process.manifest.as_ref()?.budget.as_ref()).flat_map(|budget| &budget.shed)
 }
 
+/// From when on launches of a process were left out to keep to a budget; none: all of them have a row.
+pub(crate) fn thinned_from(process: &Process) -> Option<i64> {
+    Shed::of(std::iter::once(process)).map(|shed| shed.from_ns)
+}
+
+/// Why steps are not known of some process that the filter keeps: its launches were left out, and nothing else marks its steps.
+pub(crate) fn steps_unknown(facts: &Facts<'_>) -> Option<String> {
+    let without = |process: &&Process| facts.steps.of(process.process_id).is_none();
+    let shed = Shed::of(facts.processes().filter(without))?;
+    Some(format!("steps are not known: {}, and {STEP_CURE}", shed.text(facts.trace)))
+}
+
+/// What marks no step where launches were left out, and what to do.
+pub(crate) const STEP_CURE: &str = "no wait, copy or range marks them for sure: record with a larger --budget or without one, \
+    or name what a step begins with, which is no launch (--step NAME)";
+
 /// Whether calls of a process have no stack because that would have cost more than the budget.
 pub(crate) fn stacks_are_shed(process: &Process) -> bool {
     parts(std::iter::once(process)).any(|part| part.what == "stacks" && part.sampled_out > 0)
@@ -113,7 +129,12 @@ pub(crate) fn note_shed(section: &mut Section, facts: &Facts<'_>, needs: &[Need]
         let mut text = shed.text(facts.trace);
         text.replace_range(..1, "T");
         section.note(format!(
-            "{text}: what is counted or summed of launches is without them. The manifest counts them by function."
+            "{text}: {}. The manifest counts them by function.",
+            if needs.iter().any(|need| matches!(need, Need::Launches | Need::StepSums)) {
+                "numbers of launches, and times in their calls, are estimates, in which a launch counts for those that it was drawn from"
+            } else {
+                "what is counted or summed of launches is without them"
+            }
         ));
     }
 }

@@ -4,7 +4,7 @@ use super::passes::period::Name;
 use super::passes::stats::Stats;
 use super::passes::step_sums::{Cause, Tally};
 use super::section::{Column, Section, Table, Unit, Value, column};
-use super::{Analysis, Explain, Facts, Metric, Need, ProcessSteps, outliers};
+use super::{Analysis, Explain, Facts, Metric, Need, ProcessSteps, loss, outliers};
 use gputrace_collectors::schema::TableId;
 
 /// The analysis.
@@ -48,7 +48,9 @@ impl Analysis for Steps {
             limits: "Whether the host runs ahead is looked at where its steps are uneven (mean and median differ by a fifth), or \
                 kernels begin two steps after its last one, or of steps chosen with --steps, where the GPU ends the last of them two steps later; with --range steps are the host's. Of more than 200,000 steps (shared by the processes of \
                 the trace) every k-th is summed for the usual step and the spread; their durations are all there. The \
-                longest 1,000 outliers are listed. A step in which an imported clock jumped is in no number. A call belongs to the step in which it began. Lines are known for calls \
+                longest 1,000 outliers are listed. A step in which an imported clock jumped is in no number. Where launches were left out for --budget none marks steps: the \
+                loop is found in what came before, and waits, copies, allocations or ranges mark it; where it has none of these \
+                its steps are not known. A call belongs to the step in which it began. Lines are known for calls \
                 of 20 us and more.",
             source: "PyTorch's profiler (ProfilerStep).",
         }
@@ -85,11 +87,17 @@ impl Analysis for Steps {
         let mut section = Section::default();
         let all = &facts.steps.all;
         let sum = |of: fn(&ProcessSteps) -> usize| all.iter().map(of).sum::<usize>() as u64;
-        section.fact("processes", "processes with steps", Unit::Count, all.len() as u64);
-        section.fact("steps", "steady steps", Unit::Count, sum(|steps| steps.sorted_ns.len()));
-        section.fact("warm_up", "warm-up steps, left out", Unit::Count, sum(|steps| steps.warm_up));
-        section.fact("outliers", "outliers (> 2 x median)", Unit::Count, sum(ProcessSteps::outliers));
-        if all.is_empty() {
+        // Where nobody knows the steps of a process there is no number of them, and least of all none.
+        let unknown = loss::steps_unknown(facts);
+        let known = |number: u64| unknown.is_none().then_some(number);
+        section.fact("processes", "processes with steps", Unit::Count, known(all.len() as u64));
+        section.fact("steps", "steady steps", Unit::Count, known(sum(|steps| steps.sorted_ns.len())));
+        section.fact("warm_up", "warm-up steps, left out", Unit::Count, known(sum(|steps| steps.warm_up)));
+        section.fact("outliers", "outliers (> 2 x median)", Unit::Count, known(sum(ProcessSteps::outliers)));
+        if let Some(why) = &unknown {
+            section.note(format!("{}.", why.replacen('s', "S", 1)));
+        }
+        if all.is_empty() && unknown.is_none() {
             section.note(
                 "No steps in this trace: no process names them, or repeats its calls ten times and more. Name a range of \
                  the loop step, or name a range, kernel or function that there is with --step.",

@@ -105,6 +105,8 @@ pub(crate) struct About {
     pub(crate) timed_by: &'static str,
     /// Launches that have no row, to keep to a budget.
     pub(crate) launches_shed: u64,
+    /// That is why its steps are not known.
+    pub(crate) steps_unknown: bool,
 }
 
 /// The comparison.
@@ -224,6 +226,7 @@ impl About {
             devices,
             process: main.map(|subject| side.facts.label(subject.process_id)),
             steps: main.and_then(|subject| subject.steps).map(|steps| steps.count),
+            steps_unknown: main.is_some_and(|subject| subject.without_steps().is_some() && subject.steps.is_none()),
             launches_shed: Shed::of(side.facts.processes()).map_or(0, |shed| shed.launches),
             timed_by: main.and_then(|subject| subject.steps).map_or("", |steps| steps.whose()),
         }

@@ -112,7 +112,8 @@ const HEADS: [&str; 6] = ["", "before", "after", "change", "%", "beyond spread"]
 
 fn head(diff: &Diff, width: usize) -> Vec<String> {
     let side = |name: &str, about: &About| {
-        let steps = about.steps.map_or("no steps".to_owned(), |steps| format!("{} steps", number(steps as f64)));
+        let none = if about.steps_unknown { "steps not known" } else { "no steps" };
+        let steps = about.steps.map_or(none.to_owned(), |steps| format!("{} steps", number(steps as f64)));
         let process = about.process.as_ref().map_or(String::new(), |process| format!("  {process}"));
         let trace = shortened(&about.trace, width / 4);
         let room =
@@ -195,6 +196,9 @@ fn last(diff: &Diff) -> String {
     let not_known = |why: &str| format!("what is beyond the runs' own spread is not known: {why}");
     match diff.beyond() {
         0 if shown(diff).next().is_none() => "no difference".to_owned(),
+        0 if !diff.per_step && (diff.before.steps_unknown || diff.after.steps_unknown) => {
+            not_known("the steps of one of the traces are not, for launches were left out to keep to --budget")
+        }
         0 if !diff.per_step => not_known("one of the traces has no steps"),
         0 if diff.few => not_known("it takes eight steps and more of both"),
         0 if !compared && !diff.unjudged.is_empty() => not_known("steps tell of none of this"),

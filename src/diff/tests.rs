@@ -354,6 +354,26 @@ fn what_neither_trace_can_answer_is_no_part() {
 }
 
 #[test]
+fn steps_that_nobody_knows_are_not_compared() {
+    let run = |thin: bool| {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000);
+        let mut thread = trace.thread(1, 11);
+        (0..2_000).for_each(|n| thread.launch(&format!("k{}", n % 20), 40_000));
+        _ = thin.then(|| trace.thin(START + 40_000_000, 8));
+        trace
+    };
+    compared(&run(false), &run(true), |diff| {
+        assert_eq!((diff.before.steps_unknown, diff.after.steps_unknown), (false, true));
+        assert_eq!((diff.before.steps, diff.after.steps, diff.beyond()), (Some(100), None, 0));
+        let p50 = row(diff, "summary", "step_p50_ns");
+        assert!(p50.unmeasured && p50.after.is_none(), "{p50:?}");
+        let said = text(diff);
+        assert!(said.contains("  steps not known\n") && said.contains("launches were left out"), "{said}");
+    });
+}
+
+#[test]
 fn rows_with_long_names_are_told_apart() {
     let row = |what: &str| Change {
         what: what.to_owned(),

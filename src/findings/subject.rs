@@ -134,6 +134,11 @@ impl Subject<'_> {
         Shed::of(own).map(|shed| shed.text(self.facts.trace))
     }
 
+    /// Whether launches were left out to keep to a budget: what is counted and summed of them is an estimate then.
+    pub(crate) fn lacks_launches(&self) -> bool {
+        Shed::of(self.facts.trace.process(self.process_id).into_iter()).is_some()
+    }
+
     /// Whether calls lack their stack to keep to a budget: what is counted by line is too little then.
     pub(crate) fn lacks_stacks(&self) -> bool {
         self.facts.trace.process(self.process_id).is_some_and(stacks_are_shed)

@@ -152,8 +152,11 @@ const ROWS: &[Row] = &[
         word: "UNKNOWN",
         fits: |_, _| true,
         text: |s| {
-            let why = s.without_steps().map_or(String::new(), |why| format!(" ({why})"));
-            format!("no steps detected{why}, and {}; no finding in the host's times", gpu(s))
+            let steps = match s.without_steps() {
+                Some(why) => format!("steps are not known ({why})"),
+                None => "no steps detected".to_owned(),
+            };
+            format!("{steps}, and {}; no finding in the host's times", gpu(s))
         },
     },
 ];

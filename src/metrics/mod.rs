@@ -9,7 +9,7 @@ use crate::analysis::{
     ALL, Analysis, Facts, Loss, Metric, Need, Section, Shed, Unit, Value, answer, has_sums_alone, of_all_events,
     sums_answer,
 };
-use crate::analysis::{loss, removed};
+use crate::analysis::{loss, removed, steps_unknown};
 use crate::render::share;
 
 pub(crate) use quantity::{at_least_0, parse, shown};
@@ -90,6 +90,8 @@ pub(crate) struct Answers {
     /// Why nobody knows how much was lost, where that is so.
     uncounted: Option<String>,
     shed: Option<String>,
+    /// Why nobody knows the steps of some process, where that is so.
+    steps_unknown: Option<String>,
     /// Why nothing is known of single events, where that is so, and whether their sums are.
     unknown: Option<&'static str>,
     in_sums: bool,
@@ -128,6 +130,7 @@ impl Answers {
                 .then(|| format!("{}: how much more is lost nobody counted", loss::why_incomplete(facts.trace))),
             lost: lost.map(|lost| format!("{} of the driver's calls are lost", share(lost))),
             shed: Shed::of(facts.processes()).map(|shed| shed.text(facts.trace)),
+            steps_unknown: steps_unknown(facts),
             unknown: facts.trace.intervals().filter(Vec::is_empty).map(|_| "no single event was kept (--detail)"),
             in_sums: has_sums_alone(facts),
             gpu: facts.trace.has_gpu_times(),
@@ -165,7 +168,7 @@ impl Answers {
         }
         let of = |key: &str| section.facts.iter().find(|fact| fact.key == key).map(|fact| &fact.value);
         if named.metric.of_step && of("unit") != Some(&Value::from("step")) {
-            return Answer::Unknown(NO_STEPS.to_owned());
+            return Answer::Unknown(self.no_steps());
         }
         if let Some(shed) = self.shed.as_ref().filter(|_| named.metric.of_launches) {
             return Answer::Unknown(shed.clone());
@@ -189,15 +192,24 @@ impl Answers {
         self.uncounted.as_deref().filter(|_| named.metric.of_losses).or(self.lost.as_deref())
     }
 
+    /// Why there are no steps.
+    fn no_steps(&self) -> String {
+        self.steps_unknown.clone().unwrap_or_else(|| NO_STEPS.to_owned())
+    }
+
     /// Why a metric has no value.
     fn silence(&self, named: &Named, section: &Section) -> Answer {
         let (name, Metric { key, unit, .. }) = (named.analysis.name(), named.metric);
+        let of_steps = named.metric.in_steps || key.starts_with("step") || name == "steps";
+        if let Some(why) = self.steps_unknown.as_ref().filter(|_| of_steps) {
+            return Answer::Unknown(why.clone());
+        }
         // A section that has no number at all says why first; beside other numbers its notes are about those.
         let any = section.facts.iter().any(|fact| !fact.unit.is_text() && fact.value != Value::Missing);
         match section.notes.first() {
             Some(note) if !any => Answer::Absent(note.clone()),
             _ if key.contains("gpu") && !self.gpu => Answer::Absent(NO_GPU_TIMES.to_owned()),
-            _ if unit == Unit::Ns && key.starts_with("step") => Answer::Unknown(NO_STEPS.to_owned()),
+            _ if unit == Unit::Ns && key.starts_with("step") => Answer::Unknown(self.no_steps()),
             _ => Answer::Absent(format!(
                 "the trace says nothing of it (gputrace report --explain {name} says what it takes)"
             )),

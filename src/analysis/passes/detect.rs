@@ -2,6 +2,10 @@
 //!
 //! Where a process names its steps, these are they ([`NamedSteps`]). Else [`Detect`] finds the loop of the process
 //! ([`super::period`]), and [`Cut`] notes when its anchor occurred, and what may mark turns of uneven length around it.
+//!
+//! Where launches were left out to keep to a budget, those that have a row came by chance, and calls are numbered without the others:
+//! neither says where a step begins. So the loop of such a process is found in what it did before, when all of its calls were
+//! recorded, and what marks it must be no launch: waits, copies and allocations are recorded to the end.
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
@@ -30,6 +34,8 @@ pub(crate) struct Detect {
     /// A call was queued behind another stream's because of the legacy default stream.
     legacy_order: bool,
     calls: u64,
+    /// From when on launches of a process were left out.
+    thinned: FxHashMap<i64, i64>,
 }
 
 /// The first two threads of a process that called the driver.
@@ -59,9 +65,9 @@ impl Detect {
     const ASKED: [Want; 2] =
         [Want { table: TableId::Syncs, columns: &["api_ns"] }, Want { table: TableId::Api, columns: &["api_id"] }];
 
-    /// Looks for steps of these names first.
-    pub(crate) fn new(named: NamedSteps, asked: Asked) -> Detect {
-        Detect { named, asked, ..Detect::default() }
+    /// Looks for steps of these names first. `thinned`: from when on launches of a process were left out.
+    pub(crate) fn new(named: NamedSteps, asked: Asked, thinned: FxHashMap<i64, i64>) -> Detect {
+        Detect { named, asked, thinned, ..Detect::default() }
     }
 
     /// What it reads.
@@ -88,20 +94,22 @@ impl Detect {
             if callers.len() < 2 && !callers.contains(&tid) {
                 callers.push(tid);
             }
+            let all_until = self.thinned.get(&process).copied().unwrap_or(i64::MAX);
+            let is_told = |row: &usize| start[*row] < all_until;
             match rows.table {
                 TableId::Transfers => {
                     self.givers.gave(process, tid);
                     let calls = self.threads.at((process, tid));
-                    run.for_each(|row| calls.add(Name::Call(api[row]), call[row] as u32));
+                    run.filter(is_told).for_each(|row| calls.add(Name::Call(api[row]), call[row] as u32));
                 }
                 TableId::DeviceMemory => {
                     let calls = self.threads.at((process, tid));
-                    run.for_each(|row| calls.add(Name::Call(api[row]), call[row] as u32));
+                    run.filter(is_told).for_each(|row| calls.add(Name::Call(api[row]), call[row] as u32));
                 }
                 TableId::Launches => {
                     self.givers.launched(process, tid, &start[run.clone()]);
                     let calls = self.threads.at((process, tid));
-                    for row in run.filter(|row| !captured.get(*row)) {
+                    for row in run.filter(is_told).filter(|row| !captured.get(*row)) {
                         match name[row] {
                             NO_NAME => calls.add_graph(api[row], call[row] as u32),
                             name => calls.add(Name::Launch(name), call[row] as u32),
@@ -110,7 +118,7 @@ impl Detect {
                 }
                 TableId::Syncs => {
                     let calls = self.threads.at((process, tid));
-                    for row in run.filter(|row| blocks(kind.get(*row))) {
+                    for row in run.filter(is_told).filter(|row| blocks(kind.get(*row))) {
                         calls.add(Name::Wait(api[row]), call[row] as u32);
                     }
                 }
@@ -124,21 +132,30 @@ impl Detect {
     pub(crate) fn cut(self) -> Cut {
         let mut named: Vec<ProcessSteps> = self.named.steps().collect();
         let is_named = |named: &[ProcessSteps], process: i64| named.iter().any(|steps| steps.process_id == process);
-        let asked: Vec<ProcessSteps> =
-            self.asked.steps().into_iter().filter(|steps| !is_named(&named, steps.process_id)).collect();
+        let is_told = |steps: &ProcessSteps| {
+            !(matches!(steps.anchor, Name::Launch(_)) && self.thinned.contains_key(&steps.process_id))
+        };
+        let asked: Vec<ProcessSteps> = self.asked.steps().into_iter().filter(is_told).collect();
+        let asked: Vec<ProcessSteps> = asked.into_iter().filter(|steps| !is_named(&named, steps.process_id)).collect();
         let asks = !asked.is_empty();
         named.extend(asked);
         let mut best: FxHashMap<i64, (Rank, Loop)> = FxHashMap::default();
         for ((process, tid), sequence) in self.threads.iter().filter(|((process, _), _)| !is_named(&named, *process)) {
             let period = sequence.period();
-            let marks = sequence.marks(period.as_ref());
-            if period.is_none() && marks.is_empty() {
+            let mut marks = sequence.marks(period.as_ref());
+            let all_until = self.thinned.get(process).copied();
+            if all_until.is_some() {
+                marks.retain(|of| !matches!(of.name, Name::Launch(_)));
+            }
+            let marked = period.filter(|period| all_until.is_none() || !matches!(period.anchor, Name::Launch(_)));
+            if marked.is_none() && marks.is_empty() {
                 continue;
             }
-            let waits = period.as_ref().is_some_and(|period| matches!(period.anchor, Name::Wait(_)));
-            let rank = (waits, period.is_some(), sequence.calls());
+            let waits = marked.is_some_and(|period| matches!(period.anchor, Name::Wait(_)));
+            let rank = (waits, marked.is_some(), sequence.calls());
             if best.get(process).is_none_or(|(other, _)| rank > *other) {
-                best.insert(*process, (rank, Loop::new(*tid, period, sequence.waits(), marks)));
+                let found = Loop { all_until, ..Loop::new(*tid, period, sequence.waits(), marks) };
+                best.insert(*process, (rank, found));
             }
         }
         let called = Called {
@@ -175,11 +192,13 @@ struct Loop {
     /// What may mark uneven turns.
     uneven: Vec<Marks>,
     launches: u32,
+    /// From then on launches were left out, and no launch marks a step.
+    all_until: Option<i64>,
 }
 
 impl Loop {
     fn new(tid: i32, period: Option<Period>, waits: u64, uneven: Vec<Marks>) -> Loop {
-        Loop { tid, period, waits, times: Vec::new(), uneven, launches: 0 }
+        Loop { tid, period, waits, times: Vec::new(), uneven, launches: 0, all_until: None }
     }
 
     #[inline]
@@ -202,15 +221,26 @@ impl Loop {
     /// The steps, of the period or of the turns around it.
     fn steps(mut self, process_id: i64) -> Option<ProcessSteps> {
         let mut is_tiny = false;
-        let (anchor, times) = match uneven::choose(self.period.as_ref(), self.waits, &mut self.uneven) {
+        let (period, waits) = (self.period.as_ref(), self.waits);
+        let chosen = match self.all_until {
+            // How many calls lie between is told of what came before.
+            Some(until) => {
+                uneven::choose(period, waits, &mut self.uneven.iter().map(|of| of.before(until)).collect::<Vec<_>>())
+            }
+            None => uneven::choose(period, waits, &mut self.uneven),
+        };
+        let (anchor, times) = match chosen {
             Some(at) => {
                 let Marks { name, marks } = self.uneven.swap_remove(at);
                 ((name, marks.len() as u64), marks.into_iter().map(|mark| mark.at_ns).collect())
             }
             None => {
-                let period = self.period?;
+                let is_told = |period: &Period| self.all_until.is_none() || !matches!(period.anchor, Name::Launch(_));
+                let period = self.period.filter(is_told)?;
                 is_tiny = period.calls < TINY && matches!(period.anchor, Name::Launch(_));
-                ((period.anchor, period.count), self.times)
+                // Of a loop that was found in the first part of a run it is the count of that part.
+                let count = if self.all_until.is_some() { self.times.len() as u64 } else { period.count };
+                ((period.anchor, count), self.times)
             }
         };
         let steps = ProcessSteps::new(process_id, self.tid, anchor, times)?;

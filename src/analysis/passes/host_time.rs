@@ -4,6 +4,9 @@
 //! Where several threads do, each nanosecond counts once, for the first of launch, copy, memory, other and wait that
 //! any thread was in; so the parts and the time outside the driver always sum to the whole.
 //!
+//! A launch that was drawn by chance, because others were left out to keep to a budget, counts as those that it stands for, in calls and
+//! in time; where several threads call the driver its time is its own, for nobody knows when the others were.
+//!
 //! A copy, set, free or allocation that waited for earlier work is a wait first and then what it is ([`super::waiting`]).
 //!
 //! Of the time outside the driver, what the thread that makes the steps waited for the operating system is told apart;
@@ -145,7 +148,7 @@ impl HostTime {
 impl Pass for HostTime {
     fn wants(&self) -> &'static [Want] {
         &[
-            Want { table: TableId::Launches, columns: &["api_ns", "device", "result"] },
+            Want { table: TableId::Launches, columns: &["api_ns", "device", "result", "stands_for"] },
             Want { table: TableId::Syncs, columns: &["api_ns", "kind", "result"] },
             Want {
                 table: TableId::Transfers,
@@ -178,6 +181,7 @@ impl Pass for HostTime {
         let process = rows.i64("process_id");
         let (start, length) = (rows.i64("start_ns"), rows.i64("api_ns"));
         let (kind, result) = (rows.texts("kind"), rows.i32_or("result", 0));
+        let stands_for = rows.i32_or("stands_for", 1);
         let (bytes, queued) = (rows.i64_or("bytes", 0), rows.flags("async"));
         let (src, dst, direction) = (rows.texts("src_kind"), rows.texts("dst_kind"), rows.texts("direction"));
         let (api, pending) = (rows.i64("api_id"), rows.i32_or("pending_streams", Pending::MISSING));
@@ -215,7 +219,9 @@ impl Pass for HostTime {
                 _ => 0,
             };
             // What a dispatch takes is time of the launch that it is encoded for.
-            let calls = u64::from(rows.table != TableId::Dispatches);
+            let times = stands_for[row].max(1);
+            let calls = u64::from(rows.table != TableId::Dispatches) * times as u64;
+            let times = i64::from(times);
             let time = self.processes.at(process[row]);
             let end = start.saturating_add(ns);
             if time.span_ns == (0, 0) {
@@ -224,18 +230,18 @@ impl Pass for HostTime {
             }
             time.span_ns = (time.span_ns.0.min(start), time.span_ns.1.max(end));
             time.failed += u64::from(has_failed(result[row], false));
-            time.all.add(part, calls, ns, waited);
+            time.all.add(part, calls, ns * times, waited);
             let place = steps.place(&mut self.cursor, process[row], start);
             let mut limit = None;
             match place {
                 Place::Middle(step_end) => {
-                    time.steady.add(part, calls, ns, waited);
+                    time.steady.add(part, calls, ns * times, waited);
                     // A thread that does not make the steps may still be in the call when the step ends.
                     let within = step_end - start;
-                    time.middle.add(part, calls, ns.min(within), waited.min(within));
+                    time.middle.add(part, calls, ns.min(within) * times, waited.min(within));
                     limit = Some(step_end);
                 }
-                Place::Steady => time.steady.add(part, calls, ns, waited),
+                Place::Steady => time.steady.add(part, calls, ns * times, waited),
                 Place::Outside if !time.steps => limit = Some(end),
                 _ => {}
             }

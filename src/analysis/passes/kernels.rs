@@ -53,11 +53,21 @@ impl Columns<'_> {
         Columns { kernels: rows.i32_or(COLUMNS[0], UNKNOWN), graph: rows.i64_or(COLUMNS[1], NO_GRAPH) }
     }
 
-    /// Adds a row, which lies in a step of usual duration or not and whose call took `ns`.
+    /// Adds a row, which stands for `times` launches, lies in a step of usual duration or not, and whose call took `ns`.
     #[inline]
-    pub(crate) fn add(&self, row: usize, process: i64, middle: bool, ns: i64, to: &mut Kernels, graphs: &mut Graphs) {
+    #[expect(clippy::too_many_arguments, reason = "the row's own columns, which the pass has at hand")]
+    pub(crate) fn add(
+        &self,
+        row: usize,
+        times: u64,
+        process: i64,
+        middle: bool,
+        ns: i64,
+        to: &mut Kernels,
+        graphs: &mut Graphs,
+    ) {
         let (kernels, graph) = (self.kernels[row], self.graph[row]);
-        let known = kernels.max(0) as u64;
+        let known = kernels.max(0) as u64 * times;
         to.all += known;
         to.middle += if middle { known } else { 0 };
         if kernels == UNKNOWN || graph != NO_GRAPH {

@@ -1,4 +1,7 @@
 //! Launch calls: how many, how long, by whom, of what.
+//!
+//! One that was drawn by chance, because others were left out to keep to a budget, counts as those that it stands for: all numbers but
+//! the longest calls are estimates then.
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
@@ -76,11 +79,11 @@ impl Default for Rate {
 
 impl Rate {
     #[inline]
-    fn add(&mut self, at: i64) {
+    fn add(&mut self, at: i64, times: u32) {
         if at < self.last.1 || self.last.2 <= at {
             self.look_up(at);
         }
-        self.bins[self.last.0] += 1;
+        self.bins[self.last.0] += times;
     }
 
     fn look_up(&mut self, at: i64) {
@@ -152,7 +155,7 @@ impl Launches {
 impl Pass for Launches {
     fn wants(&self) -> &'static [Want] {
         const COLUMNS: &[&str] =
-            &["tid", "api_ns", "api_id", "name_id", "captured", kernels::COLUMNS[0], kernels::COLUMNS[1]];
+            &["tid", "api_ns", "api_id", "name_id", "captured", "stands_for", kernels::COLUMNS[0], kernels::COLUMNS[1]];
         &[Want { table: TableId::Launches, columns: COLUMNS }]
     }
 
@@ -160,28 +163,29 @@ impl Pass for Launches {
         let (process, tid) = (rows.i64("process_id"), rows.i32_or("tid", 0));
         let (start, length) = (rows.i64("start_ns"), rows.i64("api_ns"));
         let (api, name) = (rows.i64("api_id"), rows.i64_or("name_id", NO_NAME));
-        let captured = rows.flags("captured");
+        let (captured, stands_for) = (rows.flags("captured"), rows.i32_or("stands_for", 1));
         let kernels = kernels::Columns::of(rows);
         for row in 0..rows.len {
             let ns = length[row].max(0);
-            self.calls.at((process[row], tid[row], api[row])).add(ns);
-            self.kernels.at((api[row], name[row])).add(ns);
+            let times = stands_for[row].max(1) as u64;
+            self.calls.at((process[row], tid[row], api[row])).add_times(ns, times);
+            self.kernels.at((api[row], name[row])).add_times(ns, times);
             let place = steps.place(&mut self.cursor, process[row], start[row]);
             let of = self.processes.at(process[row]);
             if of.count == 0 {
                 of.span_ns = (start[row], start[row]);
             }
-            of.count += 1;
+            of.count += times;
             of.span_ns = (of.span_ns.0.min(start[row]), of.span_ns.1.max(start[row]));
-            of.captured += u64::from(captured.get(row));
-            kernels.add(row, process[row], place.is_middle(), ns, &mut of.kernels, &mut self.graphs);
-            of.rate.add(start[row]);
+            of.captured += times * u64::from(captured.get(row));
+            kernels.add(row, times, process[row], place.is_middle(), ns, &mut of.kernels, &mut self.graphs);
+            of.rate.add(start[row], times as u32);
             if place.is_steady() || steps.of(process[row]).is_none() {
-                of.steady.add(ns);
+                of.steady.add_times(ns, times);
             }
             if ns > OUTLIER_NS {
-                of.outliers += 1;
-                of.outliers_ns += ns;
+                of.outliers += times;
+                of.outliers_ns += ns * times as i64;
                 if self.longest.len() < LONGEST || self.longest.last().is_some_and(|o| o.api_ns <= ns) {
                     let (api_id, name_id) = (api[row], name[row]);
                     let (process_id, tid, start_ns) = (process[row], tid[row], start[row]);

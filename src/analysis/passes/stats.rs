@@ -45,6 +45,12 @@ impl Stats {
         }
     }
 
+    /// Adds a value that stands for so many of its kind.
+    #[inline]
+    pub(crate) fn add_times(&mut self, value: i64, times: u64) {
+        (0..times).for_each(|_| self.add(value));
+    }
+
     #[cold]
     fn add_exact(&mut self, value: i64) {
         self.exact.push(value);

@@ -221,7 +221,7 @@ impl Pass for StepSums {
             &["api_ns", "stack_id", "kind", "src_kind", "dst_kind", "direction", "bytes", "async", "pending_streams"];
         const MEMORY: &[&str] = &["api_ns", "api_id", "stack_id", "action", "kind", "bytes", "pending_streams"];
         const WANTS: &[Want] = &[
-            Want { table: TableId::Launches, columns: &["api_ns", "stack_id", "kernels"] },
+            Want { table: TableId::Launches, columns: &["api_ns", "stack_id", "kernels", "stands_for"] },
             Want { table: TableId::Syncs, columns: &["api_ns", "stack_id", "kind"] },
             Want { table: TableId::Transfers, columns: TRANSFERS },
             Want { table: TableId::DeviceMemory, columns: MEMORY },
@@ -246,7 +246,7 @@ impl Pass for StepSums {
         let (stack, api, bytes) = (rows.i64_or("stack_id", NO_STACK), rows.i64("api_id"), rows.i64_or("bytes", 0));
         let (kind, class, action) = (rows.texts("kind"), rows.texts("class"), rows.texts("action"));
         let (src, dst, queued) = (rows.texts("src_kind"), rows.texts("dst_kind"), rows.flags("async"));
-        let direction = rows.texts("direction");
+        let (direction, stands_for) = (rows.texts("direction"), rows.i32_or("stands_for", 1));
         let (kernels, pending) = (rows.i32_or("kernels", 0), rows.i32_or("pending_streams", Pending::MISSING));
         for row in 0..rows.len {
             let Some(step) = steps.index(&mut self.cursors[table], process[row], start[row]) else { continue };
@@ -254,10 +254,14 @@ impl Pass for StepSums {
             let pending = Pending::of(pending[row]);
             let count = |cause: Cause| move |tally: &mut Tally| tally.calls[cause as usize] += 1;
             match rows.table {
-                TableId::Launches => self.add(table, step, stack, &[(Cause::Launch, ns)], |tally| {
-                    count(Cause::Launch)(tally);
-                    tally.kernels = tally.kernels.saturating_add(kernels[row].max(0) as u32);
-                }),
+                TableId::Launches => {
+                    // One that was drawn by chance counts as those that it stands for.
+                    let times = stands_for[row].max(1);
+                    self.add(table, step, stack, &[(Cause::Launch, ns * i64::from(times))], |tally| {
+                        tally.calls[Cause::Launch as usize] += times as u32;
+                        tally.kernels = tally.kernels.saturating_add(kernels[row].max(0) as u32 * times as u32);
+                    });
+                }
                 TableId::Transfers => {
                     let (set, memory) = (kind.get(row) == "set", [src.get(row), dst.get(row)]);
                     let (queued, direction) = (queued.get(row), direction.get(row));

@@ -38,6 +38,8 @@ fn counts(content: &Content<'_>, main: &Subject<'_>) -> String {
     let launches = content.facts.launches.processes.get(&main.process_id);
     let median = launches.map_or(0, |l| l.steady.median()) as f64;
     let calls = number(main.calls(Part::Launch));
+    // Those that were drawn stand for the others.
+    let about = if main.lacks_launches() { "about " } else { "" };
     out.push(' ');
     let plural = |n: f64, one: &'static str, many: &'static str| if number(n) == "1" { one } else { many };
     let (waits, copies) = (main.waits(), main.calls(Part::Copy));
@@ -53,7 +55,7 @@ fn counts(content: &Content<'_>, main: &Subject<'_>) -> String {
     if gone(Part::Launch) {
         out.push_str("launches not known; ");
     } else if !one_each {
-        let _ = write!(out, "{calls} {}", plural(main.calls(Part::Launch), "launch", "launches"));
+        let _ = write!(out, "{about}{calls} {}", plural(main.calls(Part::Launch), "launch", "launches"));
         match main.kernels().map(number) {
             Some(kernels) if kernels == calls => {}
             Some(kernels) if kernels == "0" => out.push_str(" without kernels"),

@@ -128,13 +128,18 @@ impl Analysis for Summary {
             ]),
             Metric::cost("unit_ns", Ns, "usual step").of_step(),
             Metric::about("unit_host_ns", Ns, "the host's time in it, which the next ones sum to").of_step(),
+            // Without those that were left out there is more time outside, and more to gain by it.
             Metric::cost("outside_driver_ns", Ns, "time of a step that the host is outside the driver")
                 .sums(&DRIVER)
-                .of_step(),
+                .of_step()
+                .of_launches(),
             Metric::cost("outside_system_ns", Ns, "of it, waiting for the operating system")
                 .sums(&[TableId::OsWaits])
                 .of_step(),
-            Metric::cost("outside_unknown_ns", Ns, "of it, with no evidence in the trace").sums(&DRIVER).of_step(),
+            Metric::cost("outside_unknown_ns", Ns, "of it, with no evidence in the trace")
+                .sums(&DRIVER)
+                .of_step()
+                .of_launches(),
             Metric::cost("launch_ns", Ns, "time of a step in launch calls")
                 .sums(&[TableId::Launches])
                 .of_step()
@@ -204,7 +209,8 @@ impl Analysis for Summary {
                 .of_step(),
             Metric::cost("joint_gain_ns", Ns, "what all findings of a step gain together, at most")
                 .sums(&DRIVER)
-                .of_step(),
+                .of_step()
+                .of_launches(),
             Metric::cost("cost_percent", Percent, "time that recording took, of wall time").unsteady(),
             Metric::about("seen", Count, "calls that began while recording"),
             Metric::cost("lost", Count, "events that found no room").unsteady().of_losses(),

@@ -1,6 +1,6 @@
 //! The summary's step line: how long steps take, which are far longer, and what was left out; or why there are none.
 
-use super::super::{Facts, ProcessSteps, outliers};
+use super::super::{Facts, ProcessSteps, STEP_CURE, outliers};
 use crate::findings::Subject;
 use crate::render::{number, ordinal};
 
@@ -16,10 +16,13 @@ pub(super) fn lines(facts: &Facts<'_>, main: &Subject<'_>, unit: &str, shown: &d
             () if cut > 0 => {
                 format!("no whole step lies in that span: times are of the span, {of} {unit} of driver calls\n")
             }
+            () if main.without_steps().is_some() => {
+                format!("steps not known: times are of the run, {of} {unit} of driver calls\n")
+            }
             () => format!("no steps detected: times are of the run, {of} {unit} of driver calls\n"),
         };
         if let Some(why) = main.without_steps() {
-            out.push_str(&format!("  steps are found in launches, and {why}: --step NAME, or a larger budget\n"));
+            out.push_str(&format!("  {why}\n  {STEP_CURE}\n"));
         }
         return out;
     };

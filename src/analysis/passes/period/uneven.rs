@@ -52,6 +52,14 @@ pub(crate) struct Marks {
     pub(crate) marks: Vec<Mark>,
 }
 
+impl Marks {
+    /// Those before a time.
+    pub(crate) fn before(&self, until_ns: i64) -> Marks {
+        let marks = self.marks.iter().filter(|mark| mark.at_ns < until_ns).copied().collect();
+        Marks { name: self.name, marks }
+    }
+}
+
 impl Sequence {
     /// What may mark the turns of an uneven loop around the one that was found, if one was.
     pub(crate) fn marks(&self, found: Option<&Period>) -> Vec<Marks> {
