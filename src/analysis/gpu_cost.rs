@@ -17,6 +17,12 @@ const RECORD_GPU_NS: f64 = 250.0;
 /// Overhead that there would not be without CUPTI; the rest is the driver's own.
 pub(super) const OF_CUPTI: [&str; 5] = ["buffer_flush", "buffer_request", "instrumentation", "memory_init", "resource"];
 
+/// What CUPTI takes of the host of a process in which it is at work for the whole run, ns: an estimate, for nothing in the process measures
+/// it. None: it is not, and what its windows take is measured.
+pub(super) fn whole_run_ns(about: &GpuTime) -> Option<f64> {
+    (about.budget.is_none() && about.windows > 0).then_some(about.records as f64 * RECORD_NS)
+}
+
 /// The table.
 pub(super) fn table(facts: &Facts<'_>) -> Table {
     const COLUMNS: [Column; 7] = [

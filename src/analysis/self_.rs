@@ -28,7 +28,8 @@ impl Analysis for Itself {
         Explain {
             definition: "From the manifest. Account by class of calls: seen = recorded + culled + left out + dropped + sampled out + in flight \
                 + abandoned, over all processes; culled allocations are in the trace as sums (--cull); left out is what --detail did not keep. Cost: recorded events times the measured cost of one, and the reading of \
-                graphs, by process and of its wall time; beside it what records of CUPTI and timed launches took of host and GPU, about: their \
+                graphs, by process and of its wall time; where CUPTI is at work for the whole run (--gpu-time full), which no budget bounds and nothing measures there, \
+                cost_percent has its records at 0.6 us each as well, an estimate as measured on an H200; beside it what records of CUPTI and timed launches took of host and GPU, about: their \
                 number times a price, of an H200 or measured in the run. Coverage: driver functions without a hook that the program \
                 fetched, libraries opened past the symbols, tables of private functions, processes that could not be traced. \
                 Overhead that CUPTI tells of: its own (buffers, flushes, instrumentation) and the driver's (loading of code at a first \
@@ -57,7 +58,7 @@ impl Analysis for Itself {
             Metric::cost(
                 "cost_percent",
                 Percent,
-                "cost of the tracing in the process where it is most, of its wall time",
+                "cost of the tracing in the process where it is most, of its wall time, CUPTI's for a whole run too",
             )
             .unsteady(),
             Metric::cost("cupti_ns", Ns, "time that CUPTI itself took of threads, its own among them").unsteady(),
@@ -319,11 +320,12 @@ fn by_class(facts: &Facts<'_>) -> Table {
 }
 
 fn by_process(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 9] = [
+    const COLUMNS: [Column; 10] = [
         column("process", "Process", Unit::Text),
         column("events", "Events", Unit::Count),
-        column("cost_ns", "Cost", Unit::Ns),
+        column("cost_ns", "Cost of hooks", Unit::Ns),
         column("cost_percent", "Of wall", Unit::Percent),
+        column("cupti_percent", "CUPTI, about", Unit::Percent),
         column("stacks_python", "Python stacks", Unit::Count),
         column("stacks_native", "Native", Unit::Count),
         column("stacks_none", "None", Unit::Count),
@@ -332,11 +334,13 @@ fn by_process(facts: &Facts<'_>) -> Table {
     ];
     let known = facts.processes().filter_map(|process| Some((process.process_id, process.manifest.as_deref()?)));
     let row = |(id, about): (i64, &gputrace_collectors::manifest::Process)| -> Vec<Value> {
+        let of_wall = |ns: f64| percent(ns, facts.whole_wall_ns(id));
         vec![
             facts.label(id).into(),
             about.cost.events.into(),
             about.cost.total_ns.into(),
-            about.cost.total_ns.map_or(Value::Missing, |ns| percent(ns, facts.whole_wall_ns(id))),
+            about.cost.total_ns.map_or(Value::Missing, of_wall),
+            about.gpu_time.as_ref().and_then(gpu_cost::whole_run_ns).map_or(Value::Missing, of_wall),
             about.stacks.python.into(),
             about.stacks.native.into(),
             about.stacks.none.into(),

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use gputrace_collectors::manifest::{HookBudget, ShedPart};
 
-use crate::analysis::Facts;
+use crate::analysis::{Facts, gpu_cost};
 use crate::render::{duration, number, share};
 
 /// Parts that are named; of a load that came and went there are more.
@@ -19,14 +19,23 @@ pub(super) fn line(facts: &Facts<'_>) -> Option<String> {
         facts.processes().filter_map(|process| Some((process.process_id, process.manifest.as_ref()?.budget.as_ref()?)))
     };
     let is_long = |process_id: i64| facts.whole_wall_ns(process_id) >= LONG_NS;
-    let dearest = all().max_by(|(a, one), (b, other)| {
-        (is_long(*a), one.hooks_percent).partial_cmp(&(is_long(*b), other.hooks_percent)).unwrap_or(Ordering::Equal)
-    });
+    // CUPTI that is at work for the whole run is no part of what a budget bounds, but of what recording costs.
+    let cupti_percent = |process_id: i64| {
+        let about = facts.trace.process(process_id)?.manifest.as_ref()?.gpu_time.as_ref()?;
+        Some(100.0 * gpu_cost::whole_run_ns(about)? / facts.whole_wall_ns(process_id).max(1.0))
+    };
+    let costs = |process_id: i64, hooks: &HookBudget| {
+        (is_long(process_id), hooks.hooks_percent + cupti_percent(process_id).unwrap_or(0.0))
+    };
+    let dearest =
+        all().max_by(|(a, one), (b, other)| costs(*a, one).partial_cmp(&costs(*b, other)).unwrap_or(Ordering::Equal));
     let (process_id, dearest) = dearest?;
     let HookBudget { percent, hooks_percent, most_percent, shed, .. } = dearest;
     let [cost, most] = [hooks_percent, most_percent].map(|percent| share(percent / 100.0));
     let over = if most_percent > percent { ", over it" } else { "" };
+    let cupti = cupti_percent(process_id);
     let left_out = match shed.as_slice() {
+        [] if cupti.is_some() => "nothing of the hooks was left out".to_owned(),
         [] => "nothing was left out for it".to_owned(),
         parts => {
             let named: Vec<String> = parts.iter().take(NAMED).map(|part| said(facts, part)).collect();
@@ -40,6 +49,13 @@ pub(super) fn line(facts: &Facts<'_>) -> Option<String> {
         let sum = parts.into_iter().flatten().sum::<f64>();
         let over = if hooks_percent + sum > *percent { ", over it" } else { "" };
         format!(", GPU times {}, in all {}{over}", share(sum / 100.0), share((hooks_percent + sum) / 100.0))
+    });
+    let times = cupti.map_or(times, |cupti| {
+        let over = if hooks_percent + cupti > *percent { ", over the budget" } else { "" };
+        let [cupti, sum] = [cupti, hooks_percent + cupti].map(|percent| share(percent / 100.0));
+        format!(
+            ", CUPTI about {cupti} (0.6 us a record as on an H200), in all {sum}{over}; the budget does not bind --gpu-time full"
+        )
     });
     let others = all().filter(|(_, other)| !std::ptr::eq(*other, dearest) && !other.shed.is_empty()).count();
     let others = if others > 0 { format!("; and in {others} more processes") } else { String::new() };
@@ -125,6 +141,43 @@ mod tests {
         let wanted = "budget 1 %: hooks cost 0.4 % (dearest 10 s 0.5 %), GPU times 0.8 %, in all 1.2 %, over it; left out: windows of GPU \
                       times, and launches timed more rarely, 2.00 s .. the end";
         assert_eq!(said, wanted);
+    }
+
+    #[test]
+    fn what_cupti_takes_of_a_whole_run_is_in_the_sum_which_may_be_over_the_budget() {
+        let said = |records: u64| {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 10_000_000_000);
+            let process = &mut trace.manifest.as_mut().expect("a manifest").processes[0];
+            let (hooks_percent, most_percent) = (0.1, 0.2);
+            process.budget = Some(HookBudget { percent: 1.0, hooks_percent, most_percent, ..HookBudget::default() });
+            process.gpu_time = Some(GpuTime { windows: 1, records, ..GpuTime::default() });
+            process.cost.total_ns = Some(10_000_000.0);
+            let count = gputrace_collectors::manifest::Count { seen: 9, sampled_out: 9, ..Default::default() };
+            process.accounting.insert("launch".to_owned(), count);
+            let text = trace.section(crate::analysis::ALL[0]).literal.unwrap_or_default();
+            let of = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_owned();
+            let itself = trace.section(*crate::analysis::ALL.iter().find(|of| of.name() == "self").expect("it"));
+            let shares = [itself.get("cost_percent"), itself.cell("by_process", 0, "cupti_percent")];
+            let shares = shares.map(|value| match value {
+                crate::analysis::Value::Num(share) => (share * 1e6).round() / 1e6,
+                other => panic!("{other:?}"),
+            });
+            (of("cost "), of("budget "), shares)
+        };
+        let (cost, budget, shares) = said(2_833_333);
+        assert!(cost.starts_with("cost 17 % (CUPTI about 17 %; over the budget of 1 %)  lost"), "{cost}");
+        let wanted = "budget 1 %: hooks cost 0.1 % (dearest 10 s 0.2 %), CUPTI about 17 % (0.6 us a record as on an H200), in all 17 %, \
+                      over the budget; the budget does not bind --gpu-time full; nothing of the hooks was left out";
+        assert_eq!(budget, wanted);
+        assert_eq!(shares, [17.099998, 16.999998]);
+        let (cost, budget, shares) = said(50_000);
+        assert!(cost.contains("(CUPTI about 0.3 %, 0.6 us a record as on an H200)"), "{cost}");
+        assert!(
+            budget.contains(", in all 0.4 %; the budget does not bind --gpu-time full") && !budget.contains("over"),
+            "{budget}"
+        );
+        assert_eq!(shares, [0.4, 0.3]);
     }
 
     #[test]

@@ -261,8 +261,14 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
             let budget = if over { format!("over the budget of {budget} %") } else { format!("budget {budget} %") };
             format!(" (GPU times {}, {budget})", share(times / 100.0))
         });
-        let windows =
-            if own.has_cupti { format!("{windows}, without CUPTI's own 0.6 us a launch and more") } else { windows };
+        let windows = own.cupti_ns.zip(own.cost_ns).map_or(windows, |(ns, (all, wall))| {
+            let over = own.budget_percent.filter(|budget| all / wall * 100.0 > *budget);
+            // The budget's own line has the price.
+            let more = over.map_or(", 0.6 us a record as on an H200".to_owned(), |budget| {
+                format!("; over the budget of {budget} %")
+            });
+            format!(" (CUPTI about {}{more})", share(ns / wall))
+        });
         let (lost, seen) = (number(own.dropped as f64), number(own.seen as f64));
         // The account of a collector that was killed ends a while before its events did.
         let known = if trace.manifests().any(Manifest::is_cut_short) { " that are known" } else { "" };

@@ -80,7 +80,7 @@ impl Analysis for Summary {
                 for the operating system (--explain os-waits) in which no other thread launches; the rest has no evidence in the trace and is called unknown: \
                 Python's or other work of the host, or its processor was another's. Verdict and findings are computed from the GPU's times where the trace has them, else from the host's, and the verdict is the first finding's where that is worth 10 % (what bounds the loop stands before what is over when it begins); GPU line: busy and idle time of the step, of several GPUs the mean (--explain gpu-gaps); there is no verdict where more than half of the calls are lost, nor where more than 1 % of the launches \
                 of kernels, and ten or more, have no kernel in a trace with GPU times, nor where most kernels have no launch; each finding's gain is \
-                an upper bound. cost = recorded events x measured cost of one, and the time in which graphs were read, / wall time, in the process where that is most; lost = events without room of all \
+                an upper bound. cost = recorded events x measured cost of one, and the time in which graphs were read, and with --gpu-time full the records of CUPTI x 0.6 us (about, as on an H200), / wall time, in the process where that is most; lost = events without room of all \
                 calls seen; uncovered = driver functions of launch, copy, set, wait or allocation that the program fetched \
                 and no hook covers; the line below names them, and libraries whose own calls symbols may not reach.",
             unit: "The unit of the step line holds for the lines below it.",

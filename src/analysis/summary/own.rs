@@ -1,6 +1,6 @@
 //! What a trace says of itself: loss, coverage and cost of the tracing, from the manifests.
 
-use crate::analysis::Facts;
+use crate::analysis::{Facts, gpu_cost};
 
 /// What the trace says of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -12,12 +12,14 @@ pub(crate) struct Own {
     /// Events that found no room.
     pub(crate) dropped: u64,
     /// Time that recording took in the process where it took most, ns, and how long that process ran: shells that wait
-    /// for it must not dilute its share.
+    /// for it must not dilute its share. With what CUPTI takes, about, where it is at work for the whole run.
     pub(crate) cost_ns: Option<(f64, f64)>,
     /// What the GPU's times cost there, of it, and what recording may cost, in percent of the wall time.
     pub(crate) times_percent: Option<(f64, f64)>,
-    /// CUPTI was at work for the whole run, which is not in the cost.
-    pub(crate) has_cupti: bool,
+    /// What of it is CUPTI's in a process in which it is at work for the whole run, ns: an estimate.
+    pub(crate) cupti_ns: Option<f64>,
+    /// What recording may cost there, in percent of the wall time, where a budget was given, which does not bind CUPTI.
+    pub(crate) budget_percent: Option<f64>,
     /// Driver functions of launch, copy, set, wait or allocation that were fetched and that no hook covers.
     pub(crate) uncovered: Vec<String>,
     /// Libraries whose own calls of the driver may be missing, each with how it was opened.
@@ -43,16 +45,17 @@ impl Own {
             own.dropped += about.accounting.values().map(|c| c.dropped).sum::<u64>();
             own.unbalanced += usize::from(!about.balanced && !about.running && about.traced && !own.incomplete);
             let wall = facts.whole_wall_ns(process.process_id);
-            own.has_cupti |= about.gpu_time.as_ref().is_some_and(|gpu| gpu.budget.is_none() && gpu.windows > 0);
+            let cupti = about.gpu_time.as_ref().and_then(gpu_cost::whole_run_ns);
             let budget = about.gpu_time.as_ref().and_then(|gpu| gpu.budget.as_ref());
             let times = budget.and_then(|budget| {
                 let more = [budget.attached_percent, budget.events_percent].into_iter().flatten().sum::<f64>();
                 Some((budget.windows_percent? + more, budget.percent))
             });
             let with_times = |ns: f64| ns + times.map_or(0.0, |(percent, _)| percent / 100.0 * wall);
-            let cost = about.cost.total_ns.map(with_times);
+            let cost = about.cost.total_ns.map(|ns| with_times(ns) + cupti.unwrap_or(0.0));
             if let Some(ns) = cost.filter(|ns| wall > 0.0 && own.cost_ns.is_none_or(|(most, _)| *ns > most)) {
-                (own.cost_ns, own.times_percent) = (Some((ns, wall)), times);
+                (own.cost_ns, own.times_percent, own.cupti_ns) = (Some((ns, wall)), times, cupti);
+                own.budget_percent = about.budget.as_ref().map(|budget| budget.percent);
             }
             let symbols = about.coverage.uncovered.iter().map(|s| s.symbol.as_str());
             own.uncovered.extend(symbols.filter(|s| matters(s)).map(str::to_owned));
