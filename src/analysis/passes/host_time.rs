@@ -20,6 +20,7 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
 use super::Pass;
+use super::drawn::{self, time_of};
 use super::groups::Groups;
 use super::steps::{Cursor, Place, Steps, blocks};
 use super::union::Union;
@@ -219,9 +220,8 @@ impl Pass for HostTime {
                 _ => 0,
             };
             // What a dispatch takes is time of the launch that it is encoded for.
-            let times = stands_for[row].max(1);
-            let calls = u64::from(rows.table != TableId::Dispatches) * times as u64;
-            let times = i64::from(times);
+            let times = drawn::times(stands_for[row]);
+            let calls = u64::from(rows.table != TableId::Dispatches) * u64::from(times);
             let time = self.processes.at(process[row]);
             let end = start.saturating_add(ns);
             if time.span_ns == (0, 0) {
@@ -230,18 +230,18 @@ impl Pass for HostTime {
             }
             time.span_ns = (time.span_ns.0.min(start), time.span_ns.1.max(end));
             time.failed += u64::from(has_failed(result[row], false));
-            time.all.add(part, calls, ns * times, waited);
+            time.all.add(part, calls, time_of(ns, times), waited);
             let place = steps.place(&mut self.cursor, process[row], start);
             let mut limit = None;
             match place {
                 Place::Middle(step_end) => {
-                    time.steady.add(part, calls, ns * times, waited);
+                    time.steady.add(part, calls, time_of(ns, times), waited);
                     // A thread that does not make the steps may still be in the call when the step ends.
                     let within = step_end - start;
-                    time.middle.add(part, calls, ns.min(within) * times, waited.min(within));
+                    time.middle.add(part, calls, time_of(ns.min(within), times), waited.min(within));
                     limit = Some(step_end);
                 }
-                Place::Steady => time.steady.add(part, calls, ns * times, waited),
+                Place::Steady => time.steady.add(part, calls, time_of(ns, times), waited),
                 Place::Outside if !time.steps => limit = Some(end),
                 _ => {}
             }

@@ -68,8 +68,8 @@ impl Columns<'_> {
     ) {
         let (kernels, graph) = (self.kernels[row], self.graph[row]);
         let known = kernels.max(0) as u64 * times;
-        to.all += known;
-        to.middle += if middle { known } else { 0 };
+        to.all = to.all.saturating_add(known);
+        to.middle = to.middle.saturating_add(if middle { known } else { 0 });
         if kernels == UNKNOWN || graph != NO_GRAPH {
             to.graphs += 1;
             to.unknown += u64::from(kernels == UNKNOWN);

@@ -7,6 +7,7 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashSet;
 
 use super::Pass;
+use super::drawn::{self, time_of};
 use super::groups::Groups;
 use super::kernels::{self, Graphs, Kernels};
 use super::stats::Stats;
@@ -83,14 +84,15 @@ impl Rate {
         if at < self.last.1 || self.last.2 <= at {
             self.look_up(at);
         }
-        self.bins[self.last.0] += times;
+        let bin = &mut self.bins[self.last.0];
+        *bin = bin.saturating_add(times);
     }
 
     fn look_up(&mut self, at: i64) {
         let first = *self.first_ns.get_or_insert(at);
         let mut bin = ((at - first).max(0) / self.width_ns) as usize;
         while bin >= RATE_BINS {
-            self.bins = self.bins.chunks(2).map(|c| c.iter().sum()).collect();
+            self.bins = self.bins.chunks(2).map(|c| c.iter().fold(0, |all, bin| bin.saturating_add(all))).collect();
             self.width_ns *= 2;
             bin /= 2;
         }
@@ -167,7 +169,8 @@ impl Pass for Launches {
         let kernels = kernels::Columns::of(rows);
         for row in 0..rows.len {
             let ns = length[row].max(0);
-            let times = stands_for[row].max(1) as u64;
+            let drawn = drawn::times(stands_for[row]);
+            let times = u64::from(drawn);
             self.calls.at((process[row], tid[row], api[row])).add_times(ns, times);
             self.kernels.at((api[row], name[row])).add_times(ns, times);
             let place = steps.place(&mut self.cursor, process[row], start[row]);
@@ -179,13 +182,13 @@ impl Pass for Launches {
             of.span_ns = (of.span_ns.0.min(start[row]), of.span_ns.1.max(start[row]));
             of.captured += times * u64::from(captured.get(row));
             kernels.add(row, times, process[row], place.is_middle(), ns, &mut of.kernels, &mut self.graphs);
-            of.rate.add(start[row], times as u32);
+            of.rate.add(start[row], drawn);
             if place.is_steady() || steps.of(process[row]).is_none() {
                 of.steady.add_times(ns, times);
             }
             if ns > OUTLIER_NS {
                 of.outliers += times;
-                of.outliers_ns += ns * times as i64;
+                of.outliers_ns += time_of(ns, drawn);
                 if self.longest.len() < LONGEST || self.longest.last().is_some_and(|o| o.api_ns <= ns) {
                     let (api_id, name_id) = (api[row], name[row]);
                     let (process_id, tid, start_ns) = (process[row], tid[row], start[row]);

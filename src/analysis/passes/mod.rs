@@ -19,6 +19,7 @@ pub(crate) mod covered;
 pub(crate) mod critical;
 pub(crate) mod detect;
 pub(crate) mod device_memory;
+pub(crate) mod drawn;
 mod first_launches;
 pub(crate) mod folds;
 pub(crate) mod givers;

@@ -48,7 +48,17 @@ impl Stats {
     /// Adds a value that stands for so many of its kind.
     #[inline]
     pub(crate) fn add_times(&mut self, value: i64, times: u64) {
-        (0..times).for_each(|_| self.add(value));
+        // As long as values are kept as they are, one after another.
+        let alone = times.min((EXACT as u64).saturating_sub(self.count).max(1));
+        (0..alone).for_each(|_| self.add(value));
+        let rest = times - alone;
+        if rest > 0 {
+            let value = value.max(0);
+            self.count += rest;
+            self.sum = self.sum.saturating_add(value.saturating_mul(rest.min(i64::MAX as u64) as i64));
+            self.squares = self.squares.saturating_add(square(value).saturating_mul(rest.into()));
+            self.buckets.add(value, rest);
+        }
     }
 
     #[cold]
@@ -248,6 +258,20 @@ mod tests {
             let exact = sorted[((share * 100_000.0_f64).ceil() as usize).max(1) - 1] as f64;
             let off = (stats.quantile(share) as f64 - exact).abs() / exact;
             assert!(off <= 0.016, "{share}: off by {off}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_stands_for_many_is_as_many() {
+        for first in [0, 3, 63, 64, 200] {
+            let values = (0..first).map(|i| i * 13 % 7_001);
+            let (mut at_once, mut one_by_one) = (of(values.clone()), of(values));
+            for (value, times) in [(500, 1), (70, 64), (-3, 2), (9_000, 1_000)] {
+                at_once.add_times(value, times);
+                (0..times).for_each(|_| one_by_one.add(value));
+            }
+            let all = |s: &Stats| (s.count, s.sum, s.min, s.max, s.median(), s.quantile(0.9), s.deviation().to_bits());
+            assert_eq!(all(&at_once), all(&one_by_one), "{first}");
         }
     }
 

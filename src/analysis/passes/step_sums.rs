@@ -9,6 +9,7 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
 
 use super::Pass;
+use super::drawn;
 use super::step_work::StepWork;
 use super::steps::{Cursor, Steps, blocks};
 use super::waiting::{Idle, Memory, Pending, Transfer};
@@ -256,10 +257,12 @@ impl Pass for StepSums {
             match rows.table {
                 TableId::Launches => {
                     // One that was drawn by chance counts as those that it stands for.
-                    let times = stands_for[row].max(1);
-                    self.add(table, step, stack, &[(Cause::Launch, ns * i64::from(times))], |tally| {
-                        tally.calls[Cause::Launch as usize] += times as u32;
-                        tally.kernels = tally.kernels.saturating_add(kernels[row].max(0) as u32 * times as u32);
+                    let times = drawn::times(stands_for[row]);
+                    self.add(table, step, stack, &[(Cause::Launch, drawn::time_of(ns, times))], |tally| {
+                        let calls = &mut tally.calls[Cause::Launch as usize];
+                        *calls = calls.saturating_add(times);
+                        tally.kernels =
+                            tally.kernels.saturating_add((kernels[row].max(0) as u32).saturating_mul(times));
                     });
                 }
                 TableId::Transfers => {
