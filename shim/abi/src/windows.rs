@@ -65,18 +65,25 @@ impl Terms {
     }
 
     /// What a window costs beside its records, ns, when so many come in a second: CUPTI is put on and taken off again, or stays
-    /// where that costs less.
+    /// ([`Terms::leaves`]).
     pub fn beside(&self, rate: u64) -> u64 {
         let idle = |ns: u64| (u128::from(rate) * u128::from(IDLE_NS) * u128::from(ns) / u128::from(SECOND)) as u64;
-        // What cannot be changed is no window's fault.
-        if self.detaches { idle(self.period_ns).min(SWITCH_NS + idle(SETTLING_NS)) } else { 0 }
+        match self.detaches {
+            true if self.leaves(rate, self.period_ns, 0) => SWITCH_NS + idle(SETTLING_NS),
+            true => idle(self.period_ns),
+            // What cannot be changed is no window's fault.
+            false => 0,
+        }
     }
 
-    /// Whether it is worth while to take CUPTI off for so long, ns. What launches take longer holds up a program only as far as
-    /// its GPU, busy for so many millionths of the time, waits for them.
-    pub fn is_long(rate: u64, ns: u64, busy_ppm: u64) -> bool {
+    /// Whether CUPTI is taken off for so long, ns, when so many launches come in a second: where it would hold them up for longer than that
+    /// takes, or for more of the time than half of what windows may cost, whatever else is spared. What launches take longer holds up a
+    /// program only as far as its GPU, busy for so many millionths of the time, waits for them.
+    pub fn leaves(&self, rate: u64, ns: u64, busy_ppm: u64) -> bool {
         let held_up = u128::from(rate) * u128::from(IDLE_NS) * u128::from(1_000_000u64.saturating_sub(busy_ppm));
-        held_up / 1_000_000 * u128::from(ns) > u128::from(SWITCH_WEIGHS * SWITCH_NS) * u128::from(SECOND)
+        let held_up_ns = held_up / 1_000_000;
+        let is_long = held_up_ns * u128::from(ns) > u128::from(SWITCH_WEIGHS * SWITCH_NS) * u128::from(SECOND);
+        is_long || held_up_ns * 2 * 1_000_000 > u128::from(self.ppm) * u128::from(SECOND)
     }
 
     /// When the window of a period opens, ns of the wall clock.
@@ -132,11 +139,33 @@ mod tests {
         assert_eq!(TERMS.beside(1000), 5_000_000, "a thousand launches a second for ten seconds");
         assert_eq!(TERMS.beside(100_000), SWITCH_NS + 7_000_000);
         assert_eq!((Terms { detaches: false, ..TERMS }).beside(100_000), 0);
-        assert!(Terms::is_long(100_000, SECOND, 0) && !Terms::is_long(1000, SECOND, 0));
+        assert!(TERMS.leaves(100_000, SECOND, 0) && !TERMS.leaves(1000, SECOND, 0));
         // Its GPU hardly ever waits for the host.
-        assert!(Terms::is_long(20_000, 9 * SECOND, 600_000) && !Terms::is_long(20_000, 9 * SECOND, 800_000));
+        assert!(TERMS.leaves(20_000, 9 * SECOND, 600_000) && !TERMS.leaves(20_000, 9 * SECOND, 800_000));
+        // For a second it would be cheaper to stay, and 0.6 % of all time.
+        assert!(TERMS.leaves(12_000, SECOND, 0) && !TERMS.leaves(9_000, SECOND, 0));
         // A busy program: 10 % of the wall time would go to a window that is open for ever.
         assert_eq!(TERMS.length(100_000), Some((830_000_000, 1)));
+    }
+
+    #[test]
+    fn whether_cupti_stays_or_goes_the_budget_is_kept_however_short_the_period_is() {
+        for period_ns in [SECOND / 2, 2 * SECOND, 10 * SECOND] {
+            for rate in [1000, 8_000, 12_000, 26_000, 58_000, 100_000, 1_000_000] {
+                for ppm in [500, 2_000, 10_000, 50_000] {
+                    let terms = Terms { period_ns, ppm, ..TERMS };
+                    let Some((ns, one_in)) = terms.length(rate) else { panic!("{terms:?} {rate}") };
+                    let passed_ns = one_in * period_ns;
+                    let idle = |ns: u64| rate as f64 * IDLE_NS as f64 * ns as f64 / 1e9;
+                    let beside = match terms.leaves(rate, passed_ns - ns, 0) {
+                        true => SWITCH_NS as f64 + idle(SETTLING_NS),
+                        false => idle(passed_ns),
+                    };
+                    let spent = beside + ns as f64 * 1e-9 * rate as f64 * terms.cost_ns as f64;
+                    assert!(spent <= passed_ns as f64 * ppm as f64 * 1e-6 * 1.01, "{terms:?} {rate}: {ns} {one_in}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -156,7 +156,7 @@ impl Plan {
     /// many millionths of the last one.
     pub(super) fn is_long_until_next(&self, now: u64, busy_ppm: u64) -> bool {
         let rate = per_second(self.records, self.open_ns);
-        !self.is_full && Terms::is_long(rate, self.opens_ns.saturating_sub(now), busy_ppm)
+        !self.is_full && terms(true, self.is_known()).leaves(rate, self.opens_ns.saturating_sub(now), busy_ppm)
     }
 
     /// How long the last window was, ns.
