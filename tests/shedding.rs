@@ -77,7 +77,7 @@ fn launches_whose_times_are_estimated_go_last_as_well() {
 fn stacks_go_first_and_those_that_are_missing_are_counted() {
     let scratch = Scratch::new();
     let run =
-        steps(&scratch, "3", &["--budget", "0.01", "--malloc", "off", "--gpu-time", "full", "--on-full", "block"]);
+        steps(&scratch, "4", &["--budget", "0.01", "--malloc", "off", "--gpu-time", "full", "--on-full", "block"]);
     let trace = run.read();
     trace.assert_balanced();
     assert_eq!(trace.calls()["cuLaunchKernel"], launched(&scratch));
@@ -86,14 +86,19 @@ fn stacks_go_first_and_those_that_are_missing_are_counted() {
     assert_eq!((budget.percent, parts(&budget)), (0.01, vec!["stacks"]), "{budget:?}");
     let [shed] = &budget.shed[..] else { panic!("{budget:?}") };
     assert!(shed.sampled_out > 100 && shed.to_ns.is_none() && shed.one_in.is_none(), "{shed:?}");
-    // Each launch had a stack until then, and from then on ten a second have one, so that it stays known what one takes.
+    // Each launch had a stack until then, and from then on ten calls a second have one, waits among them, so that it stays known what one
+    // takes.
     let (mut with, mut without, mut spared) = (0, 0, 0);
     let mut last_ns = shed.from_ns;
-    for row in trace.table("launches").rows() {
-        let (has, start_ns) = (row.maybe_int("stack_id").is_some(), row.int("start_ns"));
-        last_ns = last_ns.max(start_ns);
-        spared += i64::from(has && start_ns >= shed.from_ns + 100_000_000);
-        *(if has { &mut with } else { &mut without }) += 1;
+    for name in ["launches", "syncs"] {
+        for row in trace.table(name).rows() {
+            let (has, start_ns) = (row.maybe_int("stack_id").is_some(), row.int("start_ns"));
+            last_ns = last_ns.max(start_ns);
+            spared += i64::from(has && start_ns >= shed.from_ns + 100_000_000);
+            if name == "launches" {
+                *(if has { &mut with } else { &mut without }) += 1;
+            }
+        }
     }
     let most = (last_ns - shed.from_ns) / 100_000_000 + 1;
     assert!(spared > 0 && spared <= most, "{spared} stacks of {most} at most after {shed:?}");
