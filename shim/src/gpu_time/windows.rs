@@ -155,7 +155,9 @@ impl Plan {
     /// Whether so many launches come until the next window that to keep CUPTI costs more than to take it off. The GPU was busy for so
     /// many millionths of the last one.
     pub(super) fn is_long_until_next(&self, now: u64, busy_ppm: u64) -> bool {
-        let rate = per_second(self.records, self.open_ns);
+        // A window that came before the program's work began says nothing of it, nor does one in a pause.
+        let is_told = self.is_known() && self.records > 0;
+        let rate = if is_told { per_second(self.records, self.open_ns) } else { self.rate };
         !self.is_full && terms(true, self.is_known()).leaves(rate, self.opens_ns.saturating_sub(now), busy_ppm)
     }
 
@@ -181,4 +183,23 @@ impl Plan {
 /// So many in so many ns, a second.
 fn per_second(count: u64, ns: u64) -> u64 {
     (u128::from(count) * u128::from(SECOND) / u128::from(ns.max(1))) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cupti_leaves_after_a_window_that_says_nothing_of_what_comes() {
+        // Ten seconds until the next window, after one of half a second.
+        let is_long = |records, rate: Option<u64>| {
+            let (open_ns, opens_ns) = (SECOND / 2, 10 * SECOND);
+            let rated = Plan { rate: rate.unwrap_or(FIRST_RATE), is_rated: rate.is_some(), ..Plan::new(false) };
+            Plan { records, open_ns, opens_ns, ..rated }.is_long_until_next(0, 0)
+        };
+        assert!(is_long(72, None), "the program has not begun");
+        assert!(is_long(0, Some(100_000)), "it paused");
+        assert!(is_long(20_000, None) && is_long(20_000, Some(10)));
+        assert!(!is_long(72, Some(200)) && !is_long(0, Some(200)), "few come, as before");
+    }
 }
