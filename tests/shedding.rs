@@ -111,8 +111,7 @@ fn stacks_go_first_and_those_that_are_missing_are_counted() {
     );
     // Of a run shorter than ten seconds both are the same, but for how they were added up.
     assert!(budget.most_percent >= budget.hooks_percent * 0.999 && budget.hooks_percent > 0.01, "{budget:?}");
-    // The lines are as wide as a terminal.
-    let said = run.stderr.replace("\n  ", " ");
+    let said = run.whole_lines();
     let line = said.lines().find(|line| line.starts_with("budget 0.01 %: hooks cost "));
     assert!(line.is_some_and(|line| line.contains("left out: stacks ")), "{}", run.stderr);
     // CUPTI is at work for the whole run, which no budget bounds.

@@ -91,7 +91,7 @@ pub(crate) use gpu_gaps::{IdleAt, idle_by_site};
 pub(crate) use growing::{Growing, growing};
 pub(crate) use hung::{lines as hung_lines, of_process as hung};
 pub(crate) use kernels::layout_ns;
-pub(crate) use loss::{Loss, STEP_CURE, Shed, stacks_are_shed, steps_unknown};
+pub(crate) use loss::{Loss, STEP_CURE, Shed, stacks_are_shed, steps_unknown, thinned_from};
 pub(crate) use malloc_time::{Sum as MallocSum, slowest as slowest_in_malloc};
 pub(crate) use metric::{Metric, Worse};
 pub(crate) use need::Need;

@@ -3,7 +3,7 @@
 use super::{Evidence, OnGpu, SLOW_HOST, imbalance};
 use crate::analysis::{
     Cause, CriticalSums, Did, Facts, Late, PARTS, Part, ProcessSteps, Samples, Shed, Without, gpu_clock_off,
-    missing_calls, missing_kernels, stacks_are_shed,
+    missing_calls, missing_kernels, stacks_are_shed, thinned_from,
 };
 
 /// Processes that are looked at one by one; of more, those with most driver calls.
@@ -136,7 +136,7 @@ impl Subject<'_> {
 
     /// Whether launches were left out to keep to a budget: what is counted and summed of them is an estimate then.
     pub(crate) fn lacks_launches(&self) -> bool {
-        Shed::of(self.facts.trace.process(self.process_id).into_iter()).is_some()
+        self.facts.trace.process(self.process_id).and_then(thinned_from).is_some()
     }
 
     /// Whether calls lack their stack to keep to a budget: what is counted by line is too little then.

@@ -135,8 +135,8 @@ impl Detect {
         let is_told = |steps: &ProcessSteps| {
             !(matches!(steps.anchor, Name::Launch(_)) && self.thinned.contains_key(&steps.process_id))
         };
-        let asked: Vec<ProcessSteps> = self.asked.steps().into_iter().filter(is_told).collect();
-        let asked: Vec<ProcessSteps> = asked.into_iter().filter(|steps| !is_named(&named, steps.process_id)).collect();
+        let is_new = |steps: &ProcessSteps| is_told(steps) && !is_named(&named, steps.process_id);
+        let asked: Vec<ProcessSteps> = self.asked.steps().into_iter().filter(is_new).collect();
         let asks = !asked.is_empty();
         named.extend(asked);
         let mut best: FxHashMap<i64, (Rank, Loop)> = FxHashMap::default();

@@ -19,6 +19,7 @@ use self::beside::Beside;
 use self::mean::{Mean, spread};
 use self::waited::Waited;
 use super::Pass;
+use super::drawn;
 use super::groups::Groups;
 use super::launches::OTHER;
 use super::steps::{Cursor, Steps};
@@ -257,7 +258,7 @@ impl Samples {
                 || steps.place(&mut self.cursor, kind.process_id, start[row]).is_middle();
             let launched = self.kinds.at(kind);
             launched.reach(start[row], start[row] + length[row].max(0));
-            let count = f64::from(stands_for[row].max(1));
+            let count = f64::from(drawn::times(stands_for[row]));
             launched.count += count;
             launched.usual += if usual { count } else { 0.0 };
             launched.drawn += count * (count - 1.0);
