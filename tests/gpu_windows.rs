@@ -103,7 +103,8 @@ fn steps_longer_than_windows_are_those_of_the_host() {
     assert!(number("steps") > 8.0 && number("launches") == 5000.0 && number("wait_ns") > 1e7, "{}", run.stderr);
     assert!(facts["gpu_busy_ns"].is_null() && run.whole_lines().contains("none holds a whole step"), "{}", run.stderr);
     let about = run.read().root().gpu_time.expect("CUPTI was asked");
-    assert!(about.windows >= 6, "{about:?}");
+    // Some nine; a busy machine has fewer, for a window that closes late has taken the budget of the next ones.
+    assert!(about.windows >= 3, "{about:?}");
 }
 
 #[test]
