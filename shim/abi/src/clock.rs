@@ -69,6 +69,21 @@ pub fn counter() -> u64 {
     value
 }
 
+/// What was read of the counter before was read before what comes now is done.
+#[inline(always)]
+pub fn in_order() {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: every x86-64 processor has the instruction, which changes nothing.
+    unsafe {
+        core::arch::x86_64::_mm_lfence()
+    };
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: the instruction changes nothing.
+    unsafe {
+        core::arch::asm!("isb", options(nostack))
+    };
+}
+
 /// Miri has no counter; its tests never look at times.
 #[cfg(miri)]
 pub fn counter() -> u64 {

@@ -8,6 +8,7 @@
 //! | 81,920 | 2,097,152 | thread table: 4,096 rows of 512 bytes ([`ThreadRow`]) |
 //! | 2,179,072 | 524,288 | counters of calls: 64 blocks of 1,024 words, a word for each hook ([`View::counters`]) |
 //! | 2,703,360 | 32,768 each | chunks ([`crate::ring::Chunk`]), at most 1,024 |
+//! | behind them | 1,048,640 | blocks of malloc that nothing was told of yet ([`crate::pending`]), where short lives are summed up |
 //!
 //! Memory that nobody touches costs nothing: a process without events has seven pages.
 //! Every field is an atomic, so that a writer who breaks the rules can spoil values but not the reader.
@@ -206,6 +207,8 @@ pub struct Header {
     pub arenas: Arenas,
     /// Ticks when the last window of GPU times closed of which the collector knows that all its work has been told.
     pub told_window: AtomicU64,
+    /// 1: the table of [`crate::pending`] stands behind the chunks.
+    pub pending: AtomicU32,
 }
 
 /// Set in [`Header::shared_taken`] when the chunk is open.
@@ -268,7 +271,9 @@ pub struct ThreadRow {
     pub in_flight_about: AtomicU64,
     /// Number of the communicator that the library's call is about; 0: none that is known.
     pub library_about: AtomicU64,
-    padding: [AtomicU64; 1],
+    /// The chunk + 1 that holds what the thread counts of short lives ([`crate::pending::Counts`]); 0: none.
+    pub counts: AtomicU32,
+    padding: AtomicU32,
 }
 
 #[cfg(not(loom))]
@@ -339,7 +344,7 @@ impl View {
     }
 
     #[inline(always)]
-    fn at<T>(&self, offset: usize) -> &T {
+    pub(crate) fn at<T>(&self, offset: usize) -> &T {
         debug_assert!(offset + size_of::<T>() <= self.bytes);
         // SAFETY: callers pass offsets of parts that `new` checked to lie inside, aligned to the part's type;
         // the parts consist of atomics, for which any bytes are valid.

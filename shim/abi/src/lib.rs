@@ -29,6 +29,7 @@ pub mod local;
 pub mod metal;
 pub mod note;
 pub mod patches;
+pub mod pending;
 pub mod pool;
 pub mod python;
 pub mod ring;

@@ -38,6 +38,8 @@ pub const CHUNK_BYTES: usize = 64 * (CHUNK_SLOTS + 1);
 pub const END: u32 = u32::MAX;
 /// `owner` of a chunk of the shared chain.
 pub const SHARED: u32 = u32::MAX;
+/// `owner` of a chunk that holds no events.
+pub const NO_CHAIN: u32 = u32::MAX - 1;
 
 const GENERATION_BITS: u32 = 23;
 const INDEX_BITS: u32 = 32 - GENERATION_BITS;
@@ -122,6 +124,11 @@ impl<const N: usize> Chunk<N> {
         // earlier use writes its slots after those of that use.
         self.header.reserved.store(u64::from(generation) << 32 | reserved, Ordering::Release);
         generation
+    }
+
+    /// Taker: nothing that stands in the chunk is an event.
+    pub fn lend(&self) {
+        self.header.owner.store(NO_CHAIN, Ordering::Relaxed);
     }
 
     /// The generation of the present use.

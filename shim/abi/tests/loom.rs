@@ -4,7 +4,7 @@
 //!
 //! That these models can fail was checked by weakening each SYNC POINT in turn, at either end, to Relaxed: the first
 //! four tests and the late reservations fail for `commit`, the first two for `close`, the second for `pool`, the fourth
-//! for `link`, the fifth for `reopen`, the last for `arenas` and `arenas turned`. (The model of a late reservation found that `reopen` was missing.) `relink` is the exception: its
+//! for `link`, the fifth for `reopen`, the last two for `arenas` and `arenas turned`, and for `pending`. (The model of a late reservation found that `reopen` was missing.) `relink` is the exception: its
 //! model, of a thread that was thrown out, holds with it Relaxed at either end as well, so it shows the steps, not the order.
 #![cfg(loom)]
 
@@ -72,4 +72,9 @@ fn a_hole_is_seen_when_its_writer_is_dead() {
 #[test]
 fn a_look_at_arenas_is_read_whole_or_not_at_all() {
     model(|| scenarios::arenas(2));
+}
+
+#[test]
+fn a_pending_block_is_told_or_counted_once_and_before_its_free() {
+    model(scenarios::pending);
 }

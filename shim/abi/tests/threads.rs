@@ -72,3 +72,10 @@ fn a_hole_is_seen_when_its_chunk_is_closed_or_its_writer_dead() {
 fn a_look_at_arenas_is_read_whole_or_not_at_all() {
     scenarios::arenas(EVENTS * 10);
 }
+
+#[test]
+fn a_pending_block_is_told_or_counted_once_and_before_its_free() {
+    for _ in 0..ROUNDS {
+        scenarios::pending();
+    }
+}

@@ -6,6 +6,8 @@
 //! variable that its owner of the moment, writer or reader, changes: a hand-over that synchronizes too little is a
 //! data race on it, which loom and ThreadSanitizer report.
 
+mod pending;
+
 #[cfg(not(loom))]
 use std::{sync::Arc, thread};
 
@@ -16,6 +18,8 @@ use gputrace_abi::ring::{Chunk, Chunks, Cursor, SHARED, Step, Tail, commit_word}
 use gputrace_abi::sync::{AtomicU32, AtomicU64, Ordering};
 #[cfg(loom)]
 use loom::{sync::Arc, thread};
+
+pub(crate) use pending::pending;
 
 /// A variable that only the chunk's owner may touch.
 #[cfg(loom)]
