@@ -5,6 +5,7 @@ mod calls;
 mod estimates;
 mod odd;
 mod peers;
+mod pending;
 mod stacks;
 mod stress;
 mod trees;

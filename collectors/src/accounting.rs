@@ -61,6 +61,15 @@ impl Counters {
         }
     }
 
+    /// What it did not count as it went: blocks that it allocated and freed again soon, and those that others told of for it.
+    pub(crate) fn add_pending(&mut self, pairs: u64, told: u64) {
+        for (class, calls) in [(Class::HostAlloc, pairs.saturating_add(told)), (Class::HostFree, pairs)] {
+            for count in [&mut self.seen, &mut self.chosen] {
+                count[class as usize] = count[class as usize].saturating_add(calls).min(MOST);
+            }
+        }
+    }
+
     /// Sets them to zero, for the row's next user.
     pub(crate) fn clear(row: &ThreadRow) {
         row.seen.iter().chain(&row.chosen).for_each(|n| n.store(0, Ordering::Relaxed));

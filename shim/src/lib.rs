@@ -24,6 +24,7 @@ mod capture;
 mod contexts;
 mod control;
 mod count;
+mod culling;
 #[cfg(target_os = "linux")]
 mod devices;
 mod ending;

@@ -95,10 +95,20 @@ fn allocated(run: &Finished) -> BTreeMap<(String, u32), (i64, f64)> {
 
 #[test]
 fn culled_allocations_are_sums_that_add_up_to_what_each_would() {
+    culled_sums_add_up("on");
+}
+
+/// Without stacks the process itself sums up most of them.
+#[test]
+fn allocations_without_stacks_are_such_sums_as_well() {
+    culled_sums_add_up("off");
+}
+
+fn culled_sums_add_up(stacks: &str) {
     let record = |more: &[&str]| {
         let scratch = Scratch::new();
         let target = scratch.target(program("mallocs")).args(["traffic", "20000", "1000"]);
-        let options = [&["--malloc", "full", "--on-full", "block"], more].concat();
+        let options = [&["--malloc", "full", "--malloc-stacks", stacks, "--on-full", "block"], more].concat();
         let run = target.options(options).traced().expect(0);
         run.read().assert_balanced();
         (scratch, run)

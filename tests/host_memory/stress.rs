@@ -9,13 +9,13 @@ const CHILD: i64 = 40;
 const CHILD_BYTES: i64 = 50_000;
 
 /// What the program says: blocks that it allocated and blocks that live at its end, by size; and how many children it had.
-struct Said {
-    blocks: BTreeMap<i64, [i64; 2]>,
-    children: i64,
+pub(super) struct Said {
+    pub(super) blocks: BTreeMap<i64, [i64; 2]>,
+    pub(super) children: i64,
 }
 
 impl Said {
-    fn by(run: &Finished) -> Said {
+    pub(super) fn by(run: &Finished) -> Said {
         let (mut blocks, mut children) = (BTreeMap::new(), 0);
         for line in run.text().lines() {
             let number = |text: &str| text.parse().expect("a number");

@@ -1,13 +1,17 @@
 /* Allocates in a way that can be counted.
  *
  * usage: mallocs known COUNT | mallocs traffic BLOCKS BYTES | mallocs lasting SECONDS BYTES
- *        mallocs holes BLOCKS BYTES
+ *        mallocs holes BLOCKS BYTES | mallocs killed BLOCKS BYTES | mallocs given BLOCKS BYTES
  *   known     each function of malloc's family COUNT times, with sizes that nobody else uses (see below)
  *   traffic   BLOCKS blocks of BYTES, one after another, none of them touched
  *   holes     BLOCKS blocks of BYTES of which every second one is freed, and rests for two seconds
+ *   killed    BLOCKS blocks of BYTES that it keeps, and between them as many that it does not; then it is killed
+ *   given     BLOCKS blocks of BYTES that another thread frees, and whose addresses it gets again
  *   lasting   the same for so many seconds, after which it prints the number of blocks */
 #define _GNU_SOURCE
 #include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +21,19 @@
 /* What the compiler must not know, or it removes the pairs. */
 static void *volatile place, *volatile nothing;
 #define KEEP(block) (place = (block), place)
+
+static pthread_barrier_t turn;
+
+/* Frees what the main thread has put into the place, a hundred at a time. */
+static void *frees(void *data) {
+    void **blocks = data;
+    for (;;) {
+        pthread_barrier_wait(&turn);
+        if (!blocks[0]) return NULL;
+        for (int i = 0; i < 100; i++) free(blocks[i]);
+        pthread_barrier_wait(&turn);
+    }
+}
 
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
@@ -48,6 +65,27 @@ int main(int argc, char **argv) {
         for (int i = 0; i < count; i++) blocks[i] = KEEP(malloc(bytes));
         for (int i = 0; i < count; i += 2) free(blocks[i]);
         sleep(2);
+    } else if (!strcmp(argv[1], "killed")) {
+        size_t bytes = strtoul(argv[3], NULL, 10);
+        for (int i = 0; i < count; i++) {
+            KEEP(malloc(bytes));
+            free(KEEP(malloc(bytes)));
+        }
+        raise(SIGKILL);
+    } else if (!strcmp(argv[1], "given")) {
+        size_t bytes = strtoul(argv[3], NULL, 10);
+        static void *blocks[100];
+        pthread_t other;
+        pthread_barrier_init(&turn, NULL, 2);
+        if (pthread_create(&other, NULL, frees, blocks)) return 1;
+        for (int i = 0; i < count; i += 100) {
+            for (int k = 0; k < 100; k++) blocks[k] = KEEP(malloc(bytes));
+            pthread_barrier_wait(&turn);
+            pthread_barrier_wait(&turn);
+        }
+        blocks[0] = NULL;
+        pthread_barrier_wait(&turn);
+        pthread_join(other, NULL);
     } else {
         size_t bytes = strtoul(argv[3], NULL, 10);
         for (int i = 0; i < count; i++) free(KEEP(malloc(bytes)));

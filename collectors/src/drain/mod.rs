@@ -62,6 +62,8 @@ use crate::writer::{Message, Shared};
 const IDLE: Duration = Duration::from_millis(50);
 /// The shortest sleep.
 const BUSY: Duration = Duration::from_millis(1);
+/// As long at most where a process tells time by passes ([`gputrace_abi::pending`]).
+const BEAT: Duration = Duration::from_millis(5);
 /// Events of a pass that are worth waking up for.
 const WORTH: usize = 2048;
 /// Rows wait this long for their batch to fill.
@@ -354,7 +356,7 @@ impl Drain {
         } else {
             self.interval
         }
-        .clamp(BUSY, IDLE);
+        .clamp(BUSY, if self.processes.values().any(Process::has_pending) { BEAT } else { IDLE });
     }
 
     /// Processes without a descriptor (there was none left) are asked whether they live.

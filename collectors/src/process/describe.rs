@@ -10,7 +10,7 @@ use gputrace_abi::sync::{AtomicU64, Ordering};
 
 use super::Process;
 use super::shed::{Prices, Work};
-use crate::accounting::{Counters, Ending, MOST};
+use crate::accounting::{Ending, MOST};
 use crate::clock::Clocks;
 use crate::facts;
 use crate::manifest::{self, Cost, Count, Coverage};
@@ -140,7 +140,7 @@ impl Process {
         let class_of = |hook| facts::class_of(self.segment.view(), hook);
         for thread in self.threads.iter().skip(1).filter(|t| t.is_live()) {
             if let Some(row) = self.segment.view().thread(thread.row) {
-                books.enter(&Counters::read(row), &thread.recorded, 0, Ending::Cut, class_of);
+                books.enter(&thread.counters(row), &thread.recorded, 0, Ending::Cut, class_of);
             }
         }
         let (table, counted) = self.counted();

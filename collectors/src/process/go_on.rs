@@ -12,6 +12,7 @@ use gputrace_abi::layout::{View, thread_state};
 use gputrace_abi::ring::{CHUNK_SLOTS, Chunk, Chunks, SHARED};
 use gputrace_abi::sync::Ordering;
 
+use super::host::pending::taken_before;
 use super::{NOBODY, Process};
 use crate::accounting::{Books, ByClass, Counters, Retired};
 use crate::chain::{Assembler, Chain};
@@ -97,6 +98,7 @@ impl Process {
             let Some(row) = view.thread(thread.row) else { continue };
             // Numbers of its calls go on after any that an earlier row can have.
             thread.calls = numbered(&Counters::read(row).seen);
+            thread.pairs_before = taken_before(&view, row);
             thread.chain = heads.get(&(thread.row as u32)).and_then(|first| Chain::new(&view, *first));
             let ended = row.state.load(Ordering::Acquire) == thread_state::EXITED;
             if thread.chain.is_none()

@@ -197,6 +197,7 @@ impl Process {
         let horizon = clock::now(self.clock);
         self.segment.view().header().heartbeat.store(horizon, Ordering::Relaxed);
         self.intake.read_hooks();
+        self.tend_pending(horizon, clocks, dead);
         // One thread's commit and another's completion are told in order only if both threads are known, as are one's allocation and
         // another's free, and CUPTI numbers the calls of all threads. That CUPTI is asked must be known before the first launch is looked at.
         let in_order =
@@ -279,7 +280,7 @@ impl Process {
         self.intake.memory.apply(u64::MAX);
         self.intake.graphs.apply(u64::MAX);
         self.resolve_held(clocks, tables, written);
-        self.finish_host(clocks, tables, written);
+        self.finish_host(now_ns, clocks, tables, written);
         self.settle_metal(u64::MAX, clocks, tables, written, true);
         self.gpu.finish(now_ns, tables, written);
         self.take_communicators(clocks, tables, written, true);
@@ -300,6 +301,7 @@ impl Process {
             self.looked_for_threads = None; // nobody looks later for one that has just begun
             self.pass(clocks, tables, written, ended_ns.is_some());
         }
+        self.end_pending();
         let view = *self.segment.view();
         for place in 1..self.threads.len() {
             if self.threads[place].is_live() {

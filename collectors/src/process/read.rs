@@ -8,6 +8,7 @@ use gputrace_abi::layout::{self, THREADS_MAX, View, thread_state};
 use gputrace_abi::ring::CHUNK_SLOTS;
 use gputrace_abi::sync::Ordering;
 
+use super::host::pending::{Take, release_counts};
 use super::thread::{Stage, Thread};
 use super::{NOBODY, Process};
 use crate::accounting::{Counters, Ending};
@@ -83,7 +84,7 @@ impl Process {
     }
 
     /// The place of the thread that uses a row, if one does.
-    fn adopt(&mut self, number: usize) -> Option<usize> {
+    pub(super) fn adopt(&mut self, number: usize) -> Option<usize> {
         if let Some(Some(known)) = self.rows.get(number) {
             return Some(*known);
         }
@@ -117,12 +118,17 @@ impl Process {
     /// one where so much is written that a ring could not be read to its end.
     pub(super) fn read(&mut self, horizon: u64, dead: bool) -> u64 {
         // Which threads have ended is asked before their rings are read: what is read then is everything.
+        let mut have_ended = false;
         for thread in self.threads.iter_mut().filter(|t| t.exited.is_none() && t.is_live()) {
             let row = self.segment.view().thread(thread.row);
-            if row.is_some_and(|r| r.state.load(Ordering::Acquire) == thread_state::EXITED) {
+            if let Some(row) = row.filter(|r| r.state.load(Ordering::Acquire) == thread_state::EXITED) {
                 thread.exited = Some(Instant::now());
                 thread.shared_at_exit = self.shared.as_ref().map_or(0, |chain| chain.passed);
+                have_ended |= row.counts.load(Ordering::Relaxed) != 0;
             }
+        }
+        if have_ended {
+            self.take_pending(Take::Ended);
         }
         // All chains together are no longer than the pool, unless they are written faster than read, or lead in
         // circles. So a pass has an end, and the next one begins with another thread.
@@ -222,6 +228,7 @@ impl Process {
         self.leave_account();
         let Some(row) = view.thread(row_number) else { return };
         Counters::clear(row);
+        release_counts(view, row);
         // SYNC POINT: row. Release, with the Acquire of the next thread: we are done with the counters.
         row.state.store(thread_state::FREE, Ordering::Release);
     }
@@ -231,7 +238,7 @@ impl Process {
         let Some(row) = view.thread(thread.row) else { return };
         let torn = thread.chain.as_ref().map_or(0, |c| c.torn);
         let class_of = |hook| facts::class_of(view, hook);
-        self.books.enter(&Counters::read(row), &thread.recorded, torn, ending, class_of);
+        self.books.enter(&thread.counters(row), &thread.recorded, torn, ending, class_of);
         thread.stage = Stage::Closed(1);
         thread.chain = None;
     }

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use gputrace_abi::layout::CLASSES;
+use gputrace_abi::layout::{CLASSES, ThreadRow};
 
 use super::named::Named;
 use super::ranges::Pushed;
-use crate::accounting::ByClass;
+use crate::accounting::{ByClass, Counters};
 use crate::chain::Chain;
 
 /// A thread, for the time that it has its row.
@@ -25,6 +25,11 @@ pub(crate) struct Thread {
     pub(super) read_to: u64,
     /// Events read, by class.
     pub(super) recorded: ByClass,
+    /// Of these, blocks that lived for a moment and were counted only; those of its blocks that the collector told of itself; and of the
+    /// former those that an earlier collector took.
+    pub(super) pairs: u64,
+    pub(super) told: u64,
+    pub(super) pairs_before: u64,
     /// Driver calls and ranges that have their correlation id.
     pub(crate) calls: u64,
     pub(super) pushed: Pushed,
@@ -62,6 +67,9 @@ impl Thread {
             chain: None,
             read_to: 0,
             recorded: [0; CLASSES],
+            pairs: 0,
+            told: 0,
+            pairs_before: 0,
             calls: 0,
             pushed: Pushed::default(),
             latest_start: 0,
@@ -71,6 +79,13 @@ impl Thread {
             shared_at_exit: 0,
             stage: Stage::Live,
         }
+    }
+
+    /// Its counters.
+    pub(super) fn counters(&self, row: &ThreadRow) -> Counters {
+        let mut counters = Counters::read(row);
+        counters.add_pending(self.pairs.saturating_add(self.pairs_before), self.told);
+        counters
     }
 
     /// The start of the thread's correlation ids.

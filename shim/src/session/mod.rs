@@ -31,7 +31,7 @@ use macos as platform;
 
 use self::path::Path;
 use crate::sys::{self, Errno};
-use crate::{calibrate, control, hooks, sampling, shed, stack, thread};
+use crate::{calibrate, control, culling, hooks, sampling, shed, stack, thread};
 
 /// The process's state, in memory that a fork wipes to UNSET.
 const UNSET: u32 = 0;
@@ -166,6 +166,10 @@ pub(crate) fn start(folder: &[u8]) {
     platform::configure_maps();
     info::remember_variables();
     platform::configure();
+    culling::configure();
+    if culling::is_wanted() {
+        hooks::alloc::lead_all();
+    }
     shed::configure();
     control::configure();
     if let Err(why) = thread::prepare() {
@@ -192,6 +196,7 @@ fn start_forked(word: &AtomicU32) {
     if FOLDER_BYTES.load(Ordering::Relaxed) == 0 {
         return word.store(OFF, Ordering::Release);
     }
+    culling::end_segment();
     if !old.is_null() {
         // SAFETY: the states that referred to the parent's segment were wiped by the fork; this thread is in the slow
         // path, and other threads of this young child find STARTING.
@@ -297,7 +302,9 @@ fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
     put(&header.block_when_full, BLOCK_WHEN_FULL.load(Ordering::Relaxed));
     put(&header.notes, notes | NOTES.load(Ordering::Relaxed));
     let chunks = layout::chunks_in(bytes);
+    let chunks = chunks - culling::chunks(chunks);
     put(&header.chunk_count, chunks);
+    culling::begin_segment(&view, chunks < layout::chunks_in(bytes));
     for chunk in 0..chunks {
         view.give_chunk(chunk);
     }
@@ -315,6 +322,7 @@ fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
 #[cfg(target_os = "linux")]
 pub(crate) fn begin_anew(view: &View) {
     let header = view.header();
+    culling::begin_anew(view);
     stamp(header);
     header.switches.store(0, Ordering::Relaxed);
     control::begin(header);

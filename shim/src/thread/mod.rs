@@ -28,7 +28,7 @@ pub(crate) use state::State;
 #[cfg(target_os = "macos")]
 pub(crate) use texts::Reserved;
 
-use crate::{record, sampling, session, stack, sys, tls};
+use crate::{culling, record, sampling, session, stack, sys, tls};
 
 /// All states of the process, one per row of the thread table, after the process's own words.
 static STATES: AtomicUsize = AtomicUsize::new(0);
@@ -165,6 +165,7 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
     row.in_flight_about.store(0, Ordering::Relaxed);
     row.library_about.store(0, Ordering::Relaxed);
     row.first_chunk.store(0, Ordering::Relaxed);
+    row.counts.store(0, Ordering::Relaxed);
     row.generation.fetch_add(1, Ordering::Relaxed);
     for class in 0..CLASSES {
         for counter in [row.seen.get(class), row.chosen.get(class)].into_iter().flatten() {
@@ -195,6 +196,7 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
     state.counter.set(u8::from(session::uses_counter()));
     HIGHEST.fetch_max(number, Ordering::Relaxed);
     state.row.set(row);
+    culling::begin_thread(state, view);
     state.held.store(0, Ordering::SeqCst);
     state.notice();
     // The first chunk now, in the constructor for the main thread: a hook may have no system call left to it later.

@@ -11,7 +11,7 @@ use gputrace_abi::{Event, event};
 
 use super::patience::Patience;
 use super::state::State;
-use crate::{frame, session, stack};
+use crate::{culling, frame, session, stack};
 
 /// What comes before is done before what comes after, as a signal handler of this thread sees it.
 #[inline(always)]
@@ -230,6 +230,7 @@ impl State {
         }
         self.tail.clear();
         self.give_counters();
+        culling::end_thread(self);
         row.ended.store(session::now(), Ordering::Relaxed);
         self.row.set(core::ptr::null());
         // SYNC POINT: exited. Release, with the collector's Acquire: everything the thread wrote is visible.

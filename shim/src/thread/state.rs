@@ -5,6 +5,7 @@ use core::hint::cold_path;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use gputrace_abi::layout::{CHUNKS_AT, COUNTERS_AT, Counters, Header, ThreadRow};
+use gputrace_abi::pending::Counts;
 use gputrace_abi::ring::{CHUNK_BYTES, CHUNK_SLOTS, Place, Slot, Tail};
 use gputrace_abi::shed::Shed;
 use gputrace_abi::{Class, Event, clock};
@@ -51,7 +52,8 @@ pub(crate) struct State {
     pub(super) taken: Cell<u32>,
     /// Address of the mark of the wait that the thread is in; see [`crate::wait`].
     pub(crate) wait: Cell<usize>,
-    /// Bytes until the next sampled allocation, above 0 where there is a row; see [`crate::sampling`].
+    /// Bytes until the next sampled allocation, above 0 where there is a row; see [`crate::sampling`]. Where each allocation is recorded, the
+    /// address of the thread's counts of short lives, 0 where it has none; see [`crate::culling`].
     pub(crate) countdown: AtomicU64,
     /// The thread's block of counters in the segment; null: it has none yet. See [`crate::count`].
     pub(crate) counters: Cell<*const Counters>,
@@ -185,8 +187,27 @@ impl State {
         if session::MAY_COUNT && self.counter.get() != 0 { clock::counter() } else { session::now_slow() }
     }
 
+    /// The thread's counts of short lives. Asked where each allocation is recorded.
+    #[inline(always)]
+    pub(crate) fn counts(&self) -> Option<&Counts> {
+        let at = self.countdown.load(Ordering::Relaxed) as usize as *const Counts;
+        // SAFETY: in full mode only `set_counts` writes the word: counts in the mapped segment, which is unmapped only after every
+        // state was wiped; or null, as in a wiped state.
+        unsafe { at.as_ref() }
+    }
+
+    /// Sets them. Called where each allocation is recorded.
+    pub(crate) fn set_counts(&self, counts: Option<&Counts>) {
+        self.countdown.store(counts.map_or(0, |counts| (&raw const *counts) as usize as u64), Ordering::Relaxed);
+    }
+
+    /// Start of its segment.
+    pub(crate) fn segment(&self) -> *const u8 {
+        self.segment.get()
+    }
+
     /// Number of its row.
-    #[cfg(target_os = "linux")]
+    #[inline(always)]
     pub(crate) fn number(&self) -> u16 {
         self.number.get()
     }

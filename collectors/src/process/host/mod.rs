@@ -7,10 +7,12 @@
 mod blocks;
 mod culling;
 mod mapping;
+pub(super) mod pending;
 mod regions;
 
 use gputrace_abi::Class;
 use gputrace_abi::event::{Event, detail};
+use gputrace_abi::pending::late_thread;
 use gputrace_abi::shed::Shed;
 
 use super::Process;
@@ -20,6 +22,7 @@ use crate::tables::{BATCH_ROWS, HostAction, HostCall, Tables};
 use blocks::{Block, Blocks};
 use culling::Culling;
 use mapping::Remapped;
+use pending::Pending;
 use regions::Regions;
 
 /// Events that wait for others, at most; only a process that makes times up has more.
@@ -38,6 +41,8 @@ pub(super) struct HostMemory {
     remapped: Vec<Remapped>,
     /// Where rows wait, and which are left out; none where all are written.
     culling: Option<Culling>,
+    /// Blocks of which nothing was told yet.
+    pending: Pending,
 }
 
 impl HostMemory {
@@ -72,10 +77,10 @@ impl HostMemory {
         forgotten.into_iter().chain(early).collect()
     }
 
-    fn put(&mut self, call: &HostCall, tables: &mut Tables) {
+    fn put(&mut self, call: &HostCall, was_late: bool, tables: &mut Tables) {
         match &mut self.culling {
             None => tables.host(call),
-            Some(culling) => culling.push(*call, &mut |row| tables.host(row)),
+            Some(culling) => culling.push(*call, was_late, &mut |row| tables.host(row)),
         }
     }
 }
@@ -84,15 +89,16 @@ impl Process {
     /// From now on allocations that are freed within so long become sums, where each is recorded.
     pub(crate) fn cull(&mut self, within_ns: i64) {
         if self.facts.malloc_mode == "full" {
-            self.host.culling = Some(Culling::new(within_ns, self.id, self.pid));
+            let late_ns = if self.segment.view().pending().is_some() { pending::LATE_NS } else { 0 };
+            self.host.culling = Some(Culling::new(within_ns, late_ns, self.id, self.pid));
         }
     }
 
     /// Makes rows of all events, whatever they wait for.
-    pub(super) fn finish_host(&mut self, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
+    pub(super) fn finish_host(&mut self, now_ns: i64, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
         self.settle_host(u64::MAX, clocks, tables, written);
         if let Some(culling) = &mut self.host.culling {
-            culling.finish(&mut |row| {
+            culling.finish(now_ns, &mut |row| {
                 tables.host(row);
                 tables.settle();
             });
@@ -102,6 +108,9 @@ impl Process {
     /// Makes rows of the events up to that time. No earlier one comes later.
     pub(super) fn settle_host(&mut self, horizon: u64, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
         if self.host.waiting.is_empty() {
+            if let Some(culling) = self.host.culling.as_mut().filter(|_| (1..u64::MAX).contains(&horizon)) {
+                culling.advance(clocks.ns(self.clock, horizon), &mut |row| tables.host(row));
+            }
             return;
         }
         let mut waiting = std::mem::take(&mut self.host.waiting);
@@ -134,13 +143,15 @@ impl Process {
     fn host_event(&mut self, event: &Event, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
         let Some(hook) = self.intake.hooks.get(usize::from(event.hook)) else { return };
         let [address, rarer, stack, bytes] = event.payload;
-        let timed = event.end != event.start;
+        // A call that was told late has the moment of that as its end, by which it stands in order.
+        let late = late_thread(rarer);
+        let timed = event.end != event.start && late.is_none();
         let mut call = HostCall {
             start_ns: clocks.ns(self.clock, event.start),
             api_ns: timed.then(|| clocks.span_ns(self.clock, event.start, event.end)),
             process_id: self.id,
             pid: self.pid,
-            tid: event.commit as i32,
+            tid: late.unwrap_or(event.commit as i32),
             api_id: hook.api_id,
             address: address as i64,
             bytes: bytes as i64,
@@ -151,8 +162,9 @@ impl Process {
         if hook.class == Class::HostFree {
             call.action = HostAction::Free;
             if maps {
-                return self.host.unmap(event, &call).iter().for_each(|row| self.host.put(row, tables));
+                return self.host.unmap(event, &call).iter().for_each(|row| self.host.put(row, false, tables));
             }
+            self.host.pending.frees(address, call.start_ns);
             if let Some(block) = self.host.blocks.remove(address) {
                 (call.bytes, call.weight_bytes) = (block.bytes as i64, self.weight(&block));
                 call.stack_id = block.stack_id;
@@ -166,14 +178,17 @@ impl Process {
         } else {
             call.stack_id = self.intake.stacks.by_key(stack, tables, written);
             if maps {
-                return self.host.map(event, &call).iter().for_each(|row| self.host.put(row, tables));
+                return self.host.map(event, &call).iter().for_each(|row| self.host.put(row, false, tables));
             }
-            let rarer = rarer.min(Shed::MOST.into()) as u8;
+            if late.is_some() {
+                call.start_ns = call.start_ns.max(self.host.pending.freed_ns(address));
+            }
+            let rarer = if late.is_some() { 0 } else { rarer.min(Shed::MOST.into()) as u8 };
             let block = Block { start_ns: call.start_ns, bytes, rarer, stack_id: call.stack_id };
             call.weight_bytes = self.weight(&block);
             self.host.blocks.insert(address, &block);
         }
-        self.host.put(&call, tables);
+        self.host.put(&call, late.is_some(), tables);
     }
 
     /// Bytes of allocation that a recorded block stands for.

@@ -14,7 +14,7 @@ use super::number::{MEMALIGN, PVALLOC, REALLOCARRAY};
 use super::platform::next;
 use super::{ALIGNED_ALLOC, CALLOC, FREE, MALLOC, POSIX_MEMALIGN, REALLOC};
 use crate::thread::{self, State};
-use crate::{record, sampling, session, stack, tls, tracked};
+use crate::{culling, record, sampling, session, stack, tls, tracked};
 
 const ALLOC: usize = Class::HostAlloc as usize;
 const FREED: usize = Class::HostFree as usize;
@@ -211,6 +211,9 @@ fn record_alloc<const FULL: bool>(
     let timed = !FULL || chosen.load(Ordering::Relaxed) % TIMED_ONE_IN == TIMED_ONE_IN - 1;
     let before = if timed { state.now() } else { 0 };
     let block = original();
+    if FULL {
+        culling::tell_before(state, block as usize);
+    }
     let end = state.now();
     let start = if timed { before } else { end };
     if block.is_null() {
@@ -258,6 +261,9 @@ fn sampled_free(block: usize, original: impl FnOnce()) {
 /// The block is free from the event's start on: another thread may have it before the call returns.
 #[inline(always)]
 fn record_free<const FULL: bool>(state: &State, row: &ThreadRow, block: usize, original: impl FnOnce()) {
+    if FULL {
+        culling::tell_before(state, block);
+    }
     if state.is_paused() {
         return original();
     }
@@ -297,6 +303,12 @@ fn resize<const FULL: bool>(
     {
         // Counted whatever the filter says: a block beside a recorded one is freed like any other.
         local::increment(seen);
+    }
+    if FULL
+        && old != 0
+        && let Some((state, _)) = known().or_else(registered)
+    {
+        culling::tell_before(state, old);
     }
     // The free is written before the allocation, with a time before it: the new block may have the old one's address.
     let before = if tracked { session::now() } else { 0 };

@@ -14,17 +14,18 @@ use gputrace_abi::layout::malloc_mode;
 
 #[cfg(target_arch = "x86_64")]
 use super::quick;
-use super::{calls, maps};
+use super::{calls, culled, maps};
 use crate::interpose::elf;
-use crate::sampling;
 #[cfg(target_arch = "x86_64")]
 use crate::tracked;
+use crate::{culling, sampling};
 
 /// What an entry may lead to: the function of the same name in [`calls`] for its mode, in [`maps`] if they are wanted.
 macro_rules! ours {
     (calls, $name:ident) => {
         match sampling::mode() {
             malloc_mode::OFF => None,
+            malloc_mode::FULL if culling::is_wanted() => Some(culled::each!($name) as *mut ()),
             malloc_mode::FULL => Some(calls::$name::<true> as *mut ()),
             _ => Some(calls::$name::<false> as *mut ()),
         }

@@ -9,9 +9,9 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use gputrace_abi::layout::malloc_mode;
 
-use super::calls;
+use super::{calls, culled};
 use crate::interpose::macho::{Tuple, jump};
-use crate::sampling;
+use crate::{culling, sampling};
 
 /// One line a function; ours for the modes is the one of the same name in [`calls`].
 macro_rules! entries {
@@ -55,6 +55,7 @@ macro_rules! entries {
                 pub(super) fn lead() {
                     let target = match sampling::mode() {
                         malloc_mode::OFF => system::$name as *mut (),
+                        malloc_mode::FULL if culling::is_wanted() => culled::each!($name) as *mut (),
                         malloc_mode::FULL => calls::$name::<true> as *mut (),
                         _ => calls::$name::<false> as *mut (),
                     };

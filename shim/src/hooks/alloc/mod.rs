@@ -5,6 +5,7 @@
 //! Payload: address, by how many powers of two samples lay further apart than was asked for, key of the stack, bytes.
 
 mod calls;
+mod culled;
 #[cfg(target_os = "linux")]
 mod entry;
 #[cfg(target_os = "macos")]
@@ -16,8 +17,8 @@ mod quick;
 #[cfg(target_os = "linux")]
 mod reach;
 
-use gputrace_abi::Class;
 use gputrace_abi::event::detail;
+use gputrace_abi::{Class, pending};
 
 #[cfg(target_os = "linux")]
 use entry as platform;
@@ -81,6 +82,11 @@ pub(crate) static LIST: [Function; 8] = [
 /// How many there are.
 #[cfg(target_os = "macos")]
 pub(crate) const COUNT: u16 = LIST.len() as u16;
+
+/// The hook of [`pending::MALLOC`] or [`pending::CALLOC`].
+pub(crate) fn number_of(function: u64) -> u16 {
+    if function == pending::CALLOC { CALLOC } else { MALLOC }
+}
 
 const MALLOC: u16 = FIRST;
 const CALLOC: u16 = FIRST + 1;

@@ -1,0 +1,249 @@
+//! Blocks of which the process has told nothing yet ([`gputrace_abi::pending`]): what a thread counted becomes sums, what stands in the table
+//! for longer than a short life, or at the end, becomes an event.
+
+use std::time::{Duration, Instant};
+
+use gputrace_abi::Class;
+use gputrace_abi::clock::{self, ClockKind};
+use gputrace_abi::event::Event;
+use gputrace_abi::layout::{ThreadRow, View};
+use gputrace_abi::pending::{self, BEATS, Counts, SLOTS, Word};
+use gputrace_abi::sync::Ordering;
+
+use super::super::Process;
+use crate::clock::{self as clocks_of, Clocks};
+
+/// How often the table is looked through for blocks that have lived long; 0.1 ms each time.
+const LOOK: Duration = Duration::from_millis(100);
+/// A block is told of so much after the end of what is a short life, at most, unless the collector does not get to work.
+pub(super) const LATE_NS: i64 = 300_000_000;
+/// How often what threads have counted is taken.
+const TAKE: Duration = Duration::from_millis(500);
+
+/// Which blocks are taken out of the table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Take {
+    /// Those that are older than so many beats.
+    Old(u64),
+    /// Those of threads that have ended, and what these counted.
+    Ended,
+    /// All, and what all threads counted.
+    All,
+}
+
+/// When was looked last.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    looked: Option<Instant>,
+    taken: Option<Instant>,
+    /// None until the collector has made the first one.
+    beats: Option<Beats>,
+    /// Addresses and times of the latest frees, in a bucket that follows from the address; none where nothing is told late.
+    freed: Vec<Bucket>,
+}
+
+type Bucket = [(u64, i64); 8];
+/// 65,536 frees are remembered. One a bucket was tried: of 50,000 blocks that were told late 20 stood before the free of the block before.
+const BUCKETS: usize = 1 << 13;
+
+impl Pending {
+    /// A block is freed.
+    #[inline]
+    pub(super) fn frees(&mut self, address: u64, ns: i64) {
+        if self.beats.is_some() {
+            self.freed.resize(BUCKETS, [(0, i64::MIN); 8]);
+            let bucket = &mut self.freed[bucket_of(address)];
+            // That of the same address, else the oldest.
+            let place = bucket.iter_mut().min_by_key(|(of, ns)| (*of != address, *ns));
+            place.into_iter().for_each(|place| *place = (address, ns));
+        }
+    }
+
+    /// When the last block with this address was freed, if that was not long ago: the next one, told late by a clock that is coarse, came after it.
+    pub(super) fn freed_ns(&self, address: u64) -> i64 {
+        let known = self.freed.get(bucket_of(address)).into_iter().flatten().find(|(of, _)| *of == address);
+        known.map_or(i64::MIN, |(_, ns)| *ns)
+    }
+}
+
+fn bucket_of(address: u64) -> usize {
+    ((address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize & (BUCKETS - 1)
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Beats {
+    /// Ticks of one, as a power of two.
+    shift: u32,
+    /// How many are a short life.
+    limit: u64,
+    /// Ticks of the clock in a second.
+    second: u64,
+}
+
+/// The counts of the thread that has this row.
+fn counts<'a>(view: &'a View, row: &ThreadRow) -> Option<&'a Counts> {
+    view.counts(row.counts.load(Ordering::Relaxed).checked_sub(1)?)
+}
+
+/// What an earlier collector took of a thread's counts.
+pub(in super::super) fn taken_before(view: &View, row: &ThreadRow) -> u64 {
+    let Some(counts) = counts(view, row) else { return 0 };
+    let taken = counts.pairs.iter().zip(&counts.taken).map(|(pairs, taken)| {
+        let pairs = pairs.load(Ordering::Relaxed);
+        pairs.wrapping_sub((pairs as u32).wrapping_sub(taken.load(Ordering::Relaxed)).into())
+    });
+    taken.fold(0, u64::wrapping_add)
+}
+
+/// Gives back the chunk of a thread that has ended, and of which everything was taken.
+pub(in super::super) fn release_counts(view: &View, row: &ThreadRow) {
+    let chunk = row.counts.swap(0, Ordering::Relaxed).checked_sub(1);
+    if let Some((chunk, counts)) = chunk.and_then(|chunk| Some((chunk, view.counts(chunk)?))) {
+        // Nothing that stands there is ever to look like an event.
+        counts.clear();
+        view.give_chunk(chunk);
+    }
+}
+
+/// A beat's ticks, as a power of two: as few as go round in no less than four short lives and four seconds.
+fn shift_of(ticks: u64) -> u32 {
+    let least = ticks / BEATS + 1;
+    least.next_power_of_two().trailing_zeros()
+}
+
+/// Ticks of a clock in a second.
+fn ticks_of_second(kind: ClockKind, now: u64, clocks: &Clocks) -> u64 {
+    const TICKS: u64 = 1 << 24;
+    let ns = clocks.span_ns(kind, now.saturating_sub(TICKS), now).max(1) as u64;
+    TICKS * 1_000_000_000 / ns
+}
+
+impl Process {
+    /// Whether blocks are put into the table.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.host.pending.beats.is_some()
+    }
+
+    /// Makes the present beat, and takes what is due. At each pass.
+    pub(in super::super) fn tend_pending(&mut self, horizon: u64, clocks: &Clocks, dead: bool) {
+        let view = *self.segment.view();
+        let (Some(table), Some(within_ns)) = (view.pending(), self.host.culling.as_ref().map(|c| c.within_ns())) else {
+            return;
+        };
+        let Beats { shift, limit, .. } = *self.host.pending.beats.get_or_insert_with(|| {
+            let second = ticks_of_second(self.clock, horizon, clocks);
+            let ticks = |ns: i64| (ns as u128 * u128::from(second) / 1_000_000_000) as u64;
+            // What stands in the table may bear the numbers of an earlier collector.
+            let made = Some(table.shift.load(Ordering::Relaxed)).filter(|shift| (1..48).contains(shift));
+            let shift = made.unwrap_or_else(|| shift_of(ticks(4 * within_ns + 4_000_000_000)));
+            Beats { shift, limit: ticks(within_ns) >> shift, second }
+        });
+        if dead {
+            return;
+        }
+        table.shift.store(shift, Ordering::Relaxed);
+        table.limit.store(limit as u32, Ordering::Relaxed);
+        table.beat.store(pending::beat_of(horizon, shift), Ordering::Release);
+        let due = |last: &mut Option<Instant>, every| {
+            let is_due = last.is_none_or(|last| last.elapsed() >= every);
+            if is_due {
+                *last = Some(Instant::now());
+            }
+            is_due
+        };
+        if due(&mut self.host.pending.looked, LOOK) {
+            self.take_pending(Take::Old(limit));
+        }
+        if due(&mut self.host.pending.taken, TAKE) {
+            for place in 1..self.threads.len() {
+                self.take_counts(place);
+            }
+        }
+    }
+
+    /// Takes everything: the process has ended, or nobody reads on.
+    pub(in super::super) fn end_pending(&mut self) {
+        let Some(table) = self.segment.view().pending().filter(|_| self.has_pending()).map(|table| &table.beat) else {
+            return;
+        };
+        table.store(0, Ordering::Relaxed);
+        self.take_pending(Take::All);
+    }
+
+    /// Takes blocks out of the table: events, of the threads that allocated them.
+    pub(in super::super) fn take_pending(&mut self, what: Take) {
+        let view = *self.segment.view();
+        let Some((Beats { shift, .. }, table)) = self.host.pending.beats.zip(view.pending()) else { return };
+        let beat = table.beat.load(Ordering::Relaxed);
+        for index in 0..SLOTS {
+            let word = table.at(index);
+            if word == Word::NONE {
+                continue;
+            }
+            let taken = match what {
+                Take::Old(limit) => pending::beats_between(word.beat(), beat) > limit,
+                Take::Ended => {
+                    let place = self.rows.get(word.thread()).copied().flatten();
+                    place.is_some_and(|place| self.threads[place].exited.is_some())
+                }
+                Take::All => true,
+            };
+            let Some(place) = (if taken { self.adopt(word.thread()) } else { None }) else { continue };
+            // Before it is taken, when it is there: its free comes later.
+            let now = clocks_of::now(self.clock);
+            clock::in_order();
+            if table.exchange(index, word, Word::NONE) {
+                self.tell(place, index, word, [pending::began(word.beat(), shift, now), now]);
+            }
+        }
+        if !matches!(what, Take::Old(_)) {
+            for place in 1..self.threads.len() {
+                if what == Take::All || self.threads[place].exited.is_some() {
+                    self.take_counts(place);
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, place: usize, index: usize, word: Word, [start, end]: [u64; 2]) {
+        let view = *self.segment.view();
+        let hook = view.pending().map_or(0, |table| table.hooks[word.function()].load(Ordering::Relaxed));
+        let thread = &mut self.threads[place];
+        thread.told += 1;
+        thread.recorded[Class::HostAlloc as usize] += 1;
+        self.events += 1;
+        let payload = [pending::address(index, word), pending::late(thread.tid as u32), 0, word.bytes()];
+        self.host.take(&Event { hook: hook as u16, start, end, payload, ..Event::default() }, thread.tid);
+    }
+
+    /// Takes what a thread has counted since.
+    fn take_counts(&mut self, place: usize) {
+        let view = *self.segment.view();
+        let thread = &mut self.threads[place];
+        let Some(row) = view.thread(thread.row).filter(|_| thread.is_live()) else { return };
+        let (Some(counts), Some(table), Some(beats)) = (counts(&view, row), view.pending(), self.host.pending.beats)
+        else {
+            return;
+        };
+        let Some(culling) = &mut self.host.culling else { return };
+        let (mut taken, mut pairs) = (Vec::new(), 0);
+        counts.take(|sized, calls| {
+            taken.push((sized, calls));
+            pairs += calls;
+        });
+        // What is known of ages is the thread's mean: that of each size would cost an addition for each block.
+        let ticks = u128::from(counts.take_aged() << beats.shift);
+        let age_ns = (ticks * 1_000_000_000 / u128::from(beats.second.max(1)) / u128::from(pairs.max(1))) as i64;
+        for (sized, calls) in taken {
+            let word = Word(sized as u64);
+            let hook = table.hooks[word.function()].load(Ordering::Relaxed) as usize;
+            let Some(hook) = self.intake.hooks.get(hook) else { continue };
+            culling.add((thread.tid, hook.api_id), word.bytes() as i64, calls as i64, age_ns);
+        }
+        thread.pairs = thread.pairs.saturating_add(pairs);
+        for class in [Class::HostAlloc, Class::HostFree] {
+            thread.recorded[class as usize] += pairs;
+        }
+        self.events += 2 * pairs;
+    }
+}
