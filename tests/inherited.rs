@@ -87,6 +87,16 @@ fn an_exec_begins_a_new_image_of_the_same_pid() {
 }
 
 #[test]
+fn a_fork_while_another_thread_is_with_the_loader_calls_what_nobody_has_called_yet() {
+    let ways: [&[&str]; 3] =
+        [&["--malloc", "full", "--mmap"], &["--malloc", "sample", "--os", "all"], &["--malloc", "off"]];
+    for options in ways {
+        let scratch = Scratch::new();
+        scratch.target(program("fork_in_loader")).options(options).traced().expect(0).read().assert_balanced();
+    }
+}
+
+#[test]
 fn a_fork_beside_working_threads_harms_neither() {
     for _ in 0..5 {
         each_process_has_its_launches("threads", 2, 2);

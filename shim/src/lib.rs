@@ -66,6 +66,7 @@ mod wait;
 fn constructor() {
     ending::prepare();
     hooks::os::find_all();
+    hooks::alloc::find_all();
     session::start_in_constructor();
 }
 

@@ -1,9 +1,9 @@
 //! The exported functions: one jump each.
 //!
 //! Where an entry jumps to is decided once, when the mode is known: to the next definition when allocations are not
-//! looked at, so that a pair of malloc and free costs two jumps; else to our function for that mode. Until its first
-//! call an entry leads to a function that finds the next definition: the first malloc comes before any constructor,
-//! and the loader's own functions, which allocate, cannot be asked.
+//! looked at, so that a pair of malloc and free costs two jumps; else to our function for that mode. Until our constructor, or its
+//! first call if that is earlier, an entry leads to a function that finds the next definition: the first malloc comes before any
+//! constructor, and the loader's own functions, which allocate, cannot be asked.
 //!
 //! On x86-64 those that programs call all the time have a quick way before that ([`quick`]).
 
@@ -76,6 +76,13 @@ macro_rules! entries {
                     }
                 }
 
+                /// Finds the next definition, if it is not known.
+                pub(super) fn prepare() {
+                    if core::ptr::eq(NEXT.load(Ordering::Relaxed), late as *mut ()) {
+                        NEXT.store(find($symbol) as *mut (), Ordering::Relaxed);
+                    }
+                }
+
                 /// Leads the entry to where the mode wants it, if the next definition is known.
                 pub(super) fn lead() {
                     let next = NEXT.load(Ordering::Relaxed);
@@ -108,6 +115,13 @@ macro_rules! entries {
                 );
             }
         )*
+
+        /// Finds all next definitions. In the constructor: the loader is asked under its lock, and in the child of a fork another thread
+        /// of the parent may have that for ever.
+        pub(crate) fn find_all() {
+            $($name::prepare();)*
+            lead_all();
+        }
 
         /// The mode is known, or another one now.
         pub(crate) fn lead_all() {

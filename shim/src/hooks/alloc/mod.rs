@@ -23,7 +23,7 @@ use gputrace_abi::{Class, pending};
 #[cfg(target_os = "linux")]
 use entry as platform;
 #[cfg(target_os = "linux")]
-pub(crate) use entry::lead_all;
+pub(crate) use entry::{find_all, lead_all};
 #[cfg(target_os = "macos")]
 use interposed as platform;
 #[cfg(target_os = "macos")]
