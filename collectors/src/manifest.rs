@@ -220,7 +220,7 @@ pub struct Stacks {
 pub struct Cost {
     /// Time to record one driver event, measured when the process started, ns.
     pub event_ns: Option<f64>,
-    /// Time that one sampled-out malloc or free takes longer, ns.
+    /// Time that a malloc or free takes longer which is sampled out, or summed up in the process, ns.
     pub malloc_ns: Option<f64>,
     /// Time that a launch takes which is only counted, ns; missing where none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]

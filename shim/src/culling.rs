@@ -7,12 +7,12 @@
 //! What an exchange costs was tried on a pair of malloc and free that takes 18 ns: 3.0 ns where its instruction is not locked, 4.1
 //! where it is. For that nanosecond any thread finds any block.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 #[cfg(target_os = "linux")]
 use gputrace_abi::layout::THREADS_MAX;
 use gputrace_abi::layout::{View, malloc_mode};
-use gputrace_abi::pending::{self, MOST_BYTES, Pending, Place, SIZES, Word};
+use gputrace_abi::pending::{self, Counts, MOST_BYTES, Pending, Place, SIZES, Word};
 use gputrace_abi::ring::Chunks;
 use gputrace_abi::{Class, clock, local};
 
@@ -21,7 +21,7 @@ use crate::{hooks, record, sampling, session, stack, sys, tls};
 
 static WANTED: AtomicBool = AtomicBool::new(false);
 /// The table of the present segment; null: there is none.
-static TABLE: AtomicPtr<Pending> = AtomicPtr::new(core::ptr::null_mut());
+pub(crate) static TABLE: AtomicPtr<Pending> = AtomicPtr::new(core::ptr::null_mut());
 
 /// `GPUTRACE_CULL`, after it is known how malloc is recorded, and whether with stacks. For the constructor.
 pub(crate) fn configure() {
@@ -85,24 +85,23 @@ impl Thread {
         unsafe { &*TABLE.load(Ordering::Relaxed) }
     }
 
-    /// Before a block of this size is allocated: whether it is to be put into the table.
+    /// Before a block of this size is allocated: what its word will say of it but for its address. None: it is to be recorded.
     #[inline(always)]
-    pub(crate) fn may_put(self, bytes: usize) -> bool {
-        let seen = self.0.counts().map_or(UNSEEN, |counts| counts.beat.load(Ordering::Relaxed));
-        if bytes >= MOST_BYTES || self.0.is_held() || seen != self.table().beat.load(Ordering::Relaxed) {
+    pub(crate) fn knows(self, function: u64, bytes: usize) -> Option<u64> {
+        let known = self.0.counts()?.known.load(Ordering::Relaxed);
+        if bytes >= MOST_BYTES || self.0.is_held() || known == 0 {
             core::hint::cold_path();
             see_what_is_new(self);
-            return false;
+            return None;
         }
-        true
+        Some(known | pending::sized(function, bytes))
     }
 
     /// Puts a block into the table that was just allocated.
     #[inline(always)]
-    pub(crate) fn put(self, block: usize, function: u64, bytes: usize) {
-        let Some(place) = Place::of(block) else { return tell_at_once(self.0, block, function, bytes) };
-        let table = self.table();
-        let word = place.word(self.0.number(), table.beat.load(Ordering::Relaxed), function, bytes);
+    pub(crate) fn put(self, block: usize, known: u64) {
+        let Some(place) = Place::of(block) else { return tell_at_once(self.0, block, Word(known)) };
+        let (table, word) = (self.table(), place.word(known));
         if table.at(place.index()) != Word::NONE || !table.exchange(place.index(), Word::NONE, word) {
             core::hint::cold_path();
             displace(self, place.index(), word);
@@ -112,9 +111,11 @@ impl Thread {
     /// Before a block is freed: takes it out of the table and counts it, if it had a short life. False: its free is to be recorded.
     #[inline(always)]
     pub(crate) fn counts_free(self, block: usize) -> bool {
-        let (Some(place), table) = (Place::of(block), self.table()) else { return false };
+        let (Some(place), Some(counts), table) = (Place::of(block), self.0.counts(), self.table()) else {
+            return false;
+        };
         let word = table.at(place.index());
-        let against = word.against(place, self.0.number(), table.beat.load(Ordering::Relaxed));
+        let against = word.against(place, counts.known.load(Ordering::Relaxed));
         if against < SIZES as u64 && table.exchange(place.index(), word, Word::NONE) {
             self.count(word);
             return true;
@@ -130,17 +131,15 @@ impl Thread {
     }
 }
 
-/// In [`pending::Counts::beat`]: the thread has seen none.
-const UNSEEN: u64 = u64::MAX;
-
 /// Once in a beat a thread that writes no events sees what it would see then. Its call becomes an event as well, so that some are timed.
 #[cold]
 #[inline(never)]
 fn see_what_is_new(thread: Thread) {
-    let beat = thread.table().beat.load(Ordering::Relaxed);
+    let stamp = thread.table().stamp.load(Ordering::Relaxed);
     if let Some(counts) = thread.0.counts() {
         // As long as there is no beat nothing is put into the table.
-        counts.beat.store(if beat == 0 { UNSEEN } else { beat }, Ordering::Relaxed);
+        let known = if stamp == 0 { 0 } else { pending::owner(thread.0.number()) | stamp };
+        counts.known.store(known, Ordering::Relaxed);
     }
     thread.0.notice();
 }
@@ -165,7 +164,7 @@ fn displace(thread: Thread, index: usize, word: Word) {
 #[inline(never)]
 fn counts_old(thread: Thread, place: Place, word: Word) -> bool {
     let table = thread.table();
-    let beats = pending::beats_between(word.beat(), table.beat.load(Ordering::Relaxed));
+    let beats = pending::beats_between(word.beat(), table.beat());
     let short = word.thread() == thread.0.number().into()
         && beats <= table.limit.load(Ordering::Relaxed).into()
         && table.exchange(place.index(), word, Word::NONE);
@@ -213,11 +212,10 @@ fn tell(state: &State, table: &Pending, index: usize, word: Word, new: Word) -> 
 /// Tells of a block that was just allocated and has no place in the table.
 #[cold]
 #[inline(never)]
-fn tell_at_once(state: &State, block: usize, function: u64, bytes: usize) {
-    let Some(table) = table() else { return };
-    if block != 0 {
+fn tell_at_once(state: &State, block: usize, word: Word) {
+    if let Some(table) = table() {
         let now = state.now();
-        write(state, table, function as usize, [now, now], [block as u64, 0, 0, bytes as u64]);
+        write(state, table, word.function(), [now, now], [block as u64, 0, 0, word.bytes()]);
     }
 }
 
@@ -229,6 +227,25 @@ fn write(state: &State, table: &Pending, function: usize, [start, end]: [u64; 2]
     }
     let hook = table.hooks.get(function).map_or(0, |hook| hook.load(Ordering::Relaxed) as u16);
     record::write(state, hook, Class::HostAlloc, start, end, payload);
+}
+
+/// What a block of a short life costs, for measuring: on a table of its own.
+#[derive(Default)]
+pub(crate) struct Pair(Pending<1>);
+
+impl Pair {
+    /// The work of such a block's malloc and free.
+    #[inline(always)]
+    pub(crate) fn work(&self, count: &AtomicU64) {
+        const KNOWN: u64 = pending::owner(1) | pending::stamp(1);
+        let block = core::hint::black_box(0x5000);
+        let put = Place::of(block).map(|place| self.0.exchange(place.index(), Word::NONE, place.word(KNOWN)));
+        let word = self.0.at(core::hint::black_box(0));
+        let Some(place) = Place::of(block).filter(|place| word.against(*place, KNOWN) < SIZES as u64) else { return };
+        if put.is_some() && self.0.exchange(place.index(), word, Word::NONE) {
+            local::increment(core::hint::black_box(count));
+        }
+    }
 }
 
 /// Gives a new thread its counts. Without a chunk for them each of its calls is an event.
@@ -244,10 +261,7 @@ pub(crate) fn begin_thread(state: &State, view: &View) {
         row.counts.store(chunk + 1, Ordering::Relaxed);
         view.counts(chunk)
     });
-    if let Some(counts) = counts {
-        counts.clear();
-        counts.beat.store(UNSEEN, Ordering::Relaxed);
-    }
+    counts.into_iter().for_each(Counts::clear);
     state.set_counts(counts);
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::stress::Said;
-use crate::util::{Finished, Row, Scratch, Target, Trace, count, program};
+use crate::util::{Finished, Row, Scratch, Target, Trace, count, library, program};
 
 /// Short lives of so many ms are summed up.
 fn options(ms: &str) -> [&str; 8] {
@@ -106,4 +106,21 @@ fn blocks_of_sixty_four_threads_that_free_each_others_are_all_there_and_live_as_
     let (calls, _) = summed(&trace, 600);
     assert!((made..made + 200).contains(&calls), "{calls} blocks were summed up, and {made} are missing");
     assert!(made > 0 && said.children > 0);
+}
+
+#[test]
+fn who_walks_up_the_stack_inside_of_malloc_comes_to_its_beginning() {
+    let scratch = Scratch::new();
+    let target = || {
+        scratch
+            .target(program("mallocs"))
+            .args(["traffic", "20000", "100"])
+            .env("LD_PRELOAD", library("walking_malloc"))
+    };
+    let frames =
+        |run: &Finished| run.text().split(' ').nth(2).and_then(|frames| frames.parse::<i64>().ok()).expect("frames");
+    let alone = frames(&target().plain().expect(0));
+    let (run, trace) = traced(target(), ALL, 0);
+    assert!(alone > 3 && frames(&run) > alone, "{alone} alone, {} traced", frames(&run));
+    assert!(summed(&trace, 100).0 > 10_000);
 }

@@ -204,8 +204,11 @@ impl Process {
                 of if of == Class::Launch.name() => &mut work.left_out[2],
                 _ => &mut work.passed,
             }) += count.sampled_out;
-            work.events += count.kept() + count.left_out + count.dropped;
-            if sampled && [Class::HostAlloc, Class::HostFree].iter().any(|of| class == of.name()) {
+            let is_malloc = [Class::HostAlloc, Class::HostFree].iter().any(|of| class == of.name());
+            let counted = if is_malloc { self.pairs().min(count.kept()) } else { 0 };
+            work.passed += counted;
+            work.events += count.kept() - counted + count.left_out + count.dropped;
+            if sampled && is_malloc {
                 work.malloc += count.recorded + count.dropped;
             }
             if class == Class::Launch.name() {

@@ -121,6 +121,7 @@ impl Process {
         self.books = Books::resume(retired, events, left_out);
         self.culled_before =
             kept.iter().filter(|(class, ..)| *class == Class::HostAlloc).map(|(.., culled)| culled).sum();
+        self.host.pending.resume(self.culled_before);
         self.events = kept.iter().map(|(_, rows, culled)| rows + culled).sum();
     }
 

@@ -113,6 +113,10 @@ impl State {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     pub(crate) const ROW_AT: usize = core::mem::offset_of!(State, row);
 
+    /// Where the reasons stand, for such code.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    pub(crate) const HELD_AT: usize = core::mem::offset_of!(State, held);
+
     /// Nothing is recorded.
     pub(crate) const PAUSED: u8 = 1;
     /// Not all launches are.

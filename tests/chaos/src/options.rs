@@ -47,6 +47,7 @@ impl Options {
             (1, "--malloc full --mmap"),
             (1, "--malloc full --cull 1"),
             (1, "--malloc full --malloc-stacks off"),
+            (2, "--malloc full --malloc-stacks off --cull 2"),
         ]);
         add(malloc);
         let full_malloc = malloc.contains("full");

@@ -42,7 +42,7 @@ pub(super) struct HostMemory {
     /// Where rows wait, and which are left out; none where all are written.
     culling: Option<Culling>,
     /// Blocks of which nothing was told yet.
-    pending: Pending,
+    pub(super) pending: Pending,
 }
 
 impl HostMemory {

@@ -1,5 +1,5 @@
 //! malloc, calloc and free where short lives are summed up ([`crate::culling`]): most calls put a word into a table or take it out.
-//! All others go the way of those that are recorded, each of them.
+//! All others go the way of those that are recorded, each of them. On x86-64 those have a quicker way before this ([`super::short`]).
 
 use core::ffi::c_void;
 
@@ -12,13 +12,13 @@ use crate::culling::Thread;
 /// Where an entry leads.
 macro_rules! each {
     (malloc) => {
-        culled::malloc
+        culled::first::malloc
     };
     (calloc) => {
-        culled::calloc
+        culled::first::calloc
     };
     (free) => {
-        culled::free
+        culled::first::free
     };
     ($other:ident) => {
         calls::$other::<true>
@@ -26,25 +26,31 @@ macro_rules! each {
 }
 pub(super) use each;
 
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+pub(super) use super::culled as first;
+/// Which of the two ways is tried first.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(super) use super::short as first;
+
 /// `void *malloc(size_t size)`
 pub(super) unsafe extern "C" fn malloc(bytes: usize) -> *mut c_void {
-    let Some(thread) = Thread::own().filter(|thread| thread.may_put(bytes)) else {
+    let Some((thread, known)) = Thread::own().and_then(|thread| Some((thread, thread.knows(MALLOC, bytes)?))) else {
         // SAFETY: the program's own argument.
         return unsafe { calls::malloc::<true>(bytes) };
     };
     // SAFETY: as above.
-    put(thread, unsafe { next::malloc()(bytes) }, MALLOC, bytes)
+    put(thread, unsafe { next::malloc()(bytes) }, known)
 }
 
 /// `void *calloc(size_t count, size_t size)`
 pub(super) unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let bytes = count.saturating_mul(size);
-    let Some(thread) = Thread::own().filter(|thread| thread.may_put(bytes)) else {
+    let Some((thread, known)) = Thread::own().and_then(|thread| Some((thread, thread.knows(CALLOC, bytes)?))) else {
         // SAFETY: the program's own arguments.
         return unsafe { calls::calloc::<true>(count, size) };
     };
     // SAFETY: as above.
-    put(thread, unsafe { next::calloc()(count, size) }, CALLOC, bytes)
+    put(thread, unsafe { next::calloc()(count, size) }, known)
 }
 
 /// `void free(void *block)`
@@ -59,11 +65,17 @@ pub(super) unsafe extern "C" fn free(block: *mut c_void) {
 }
 
 #[inline(always)]
-fn put(thread: Thread, block: *mut c_void, function: u64, bytes: usize) -> *mut c_void {
+fn put(thread: Thread, block: *mut c_void, known: u64) -> *mut c_void {
     if !block.is_null()
         && let Some(thread) = thread.again()
     {
-        thread.put(block as usize, function, bytes);
+        thread.put(block as usize, known);
     }
     block
+}
+
+/// The rest of an allocation whose block the quick way could not put into the table.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(super) unsafe extern "C" fn put_late(block: *mut c_void, known: u64) -> *mut c_void {
+    Thread::own().map_or(block, |thread| put(thread, block, known))
 }

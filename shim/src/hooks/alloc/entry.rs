@@ -51,13 +51,13 @@ macro_rules! entries {
         }
 
         $(
-            mod $name {
+            pub(super) mod $name {
                 use super::*;
 
                 /// What the entry jumps to.
                 pub(super) static TARGET: AtomicPtr<()> = AtomicPtr::new(first as *mut ());
                 /// The next definition.
-                pub(super) static NEXT: AtomicPtr<()> = AtomicPtr::new(late as *mut ());
+                pub(in super::super) static NEXT: AtomicPtr<()> = AtomicPtr::new(late as *mut ());
 
                 unsafe extern "C" fn late($($argument: $type),*) -> $result {
                     NEXT.store(find($symbol) as *mut (), Ordering::Relaxed);

@@ -16,6 +16,8 @@ pub(crate) mod maps;
 mod quick;
 #[cfg(target_os = "linux")]
 mod reach;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod short;
 
 use gputrace_abi::event::detail;
 use gputrace_abi::{Class, pending};

@@ -1,0 +1,180 @@
+//! The quick way of malloc, calloc and free where short lives are summed up: puts a word into the table, or takes it out and counts it.
+//! Everything else is left to [`culled`], as if nothing had been done.
+//!
+//! In assembly for the same reason as [`super::quick`]: what a compiler makes of [`culled`] is a third longer. A fork by a signal handler
+//! in the middle leaves a thread without counts, which is asked after the call of the next definition; and no more than one instruction
+//! changes what others see.
+
+use core::mem::offset_of;
+
+use gputrace_abi::pending::{BEATS, CALLOC, MALLOC, MOST_BYTES, SIZES, fixed, owner, sized, stamp};
+
+use super::{culled, entry};
+
+use crate::culling;
+use crate::thread::State;
+
+const COUNTS: usize = offset_of!(State, countdown);
+const HELD: usize = State::HELD_AT;
+
+/// An allocation whose size is in `$bytes` once `$before` has run, which may go to 2, the long way.
+macro_rules! allocation {
+    ($name:ident, $function:ident, $bytes:literal $(, $before:literal)*) => {
+        /// As the program calls it.
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                $($before,)*
+                "mov rcx, qword ptr [rip + gputrace_thread_state@GOTTPOFF]",
+                "mov rcx, qword ptr fs:[rcx]",
+                "test rcx, rcx",
+                "je 2f",
+                "mov r8, qword ptr [rcx + {counts}]",
+                "test r8, r8",
+                "je 2f",
+                concat!("cmp ", $bytes, ", {most}"),
+                "jae 2f",
+                "cmp byte ptr [rcx + {held}], 0",
+                "jne 2f",
+                "mov r9, qword ptr [r8 + {known}]",
+                "test r9, r9",
+                "je 2f",
+                concat!("lea r9, [r9 + ", $bytes, " + {sized}]"),
+                "push rcx",
+                ".cfi_adjust_cfa_offset 8",
+                "push r9",
+                ".cfi_adjust_cfa_offset 8",
+                "sub rsp, 8",
+                ".cfi_adjust_cfa_offset 8",
+                "call qword ptr [rip + {next}]",
+                "add rsp, 8",
+                ".cfi_adjust_cfa_offset -8",
+                "pop r9",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rcx",
+                ".cfi_adjust_cfa_offset -8",
+                "test rax, rax",
+                "je 3f",
+                "cmp qword ptr [rcx + {counts}], 0",
+                "je 3f",
+                // The place: see `Place::of`.
+                "test al, 15",
+                "jne 4f",
+                "mov rdx, rax",
+                "shr rdx, {slot_bits} + 4",
+                "imul esi, edx, {spread}",
+                "shr esi, 32 - {slot_bits}",
+                "mov edi, eax",
+                "shr edi, 4",
+                "and edi, (1 << {slot_bits}) - 1",
+                "xor esi, edi",
+                "shl rdx, {tag_at}",
+                "or rdx, r9",
+                "mov r8, qword ptr [rip + {table}]",
+                "mov rdi, rax",
+                "xor eax, eax",
+                "lock cmpxchg qword ptr [r8 + 8 * rsi + {slots}], rdx",
+                "mov rax, rdi",
+                "jne 4f",
+                "3: ret",
+                "4: mov rdi, rax",
+                "mov rsi, r9",
+                "jmp {late}",
+                "2: jmp {long}",
+                ".cfi_endproc",
+                counts = const COUNTS,
+                held = const HELD,
+                most = const MOST_BYTES,
+                table = sym culling::TABLE,
+                known = const fixed::KNOWN,
+                sized = const sized($function, 0),
+                next = sym entry::$name::NEXT,
+                slot_bits = const fixed::SLOT_BITS,
+                spread = const fixed::SPREAD as i32,
+                tag_at = const fixed::TAG_AT,
+                slots = const fixed::SLOTS,
+                late = sym culled::put_late,
+                long = sym culled::$name,
+            )
+        }
+    };
+}
+
+allocation!(malloc, MALLOC, "rdi");
+// The product's upper half replaces no argument: rdx is the third, and calloc has two.
+allocation!(calloc, CALLOC, "rax", "mov rax, rdi", "mul rsi", "jo 2f");
+
+/// As the program calls it.
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn free() {
+    core::arch::naked_asm!(
+        "mov rax, qword ptr [rip + gputrace_thread_state@GOTTPOFF]",
+        "mov rax, qword ptr fs:[rax]",
+        "test rax, rax",
+        "je 2f",
+        "mov rdx, qword ptr [rax + {counts}]",
+        "test rdx, rdx",
+        "je 2f",
+        // The place: see `Place::of`.
+        "test dil, 15",
+        "jne 2f",
+        "mov rcx, rdi",
+        "shr rcx, {slot_bits} + 4",
+        "imul r8d, ecx, {spread}",
+        "shr r8d, 32 - {slot_bits}",
+        "mov esi, edi",
+        "shr esi, 4",
+        "and esi, (1 << {slot_bits}) - 1",
+        "xor esi, r8d",
+        "mov r9, qword ptr [rip + {table}]",
+        "mov rax, qword ptr [r9 + 8 * rsi + {slots}]",
+        // What they differ in: see `Word::against`.
+        "shl rcx, {tag_at}",
+        "xor rcx, rax",
+        "xor rcx, qword ptr [rdx + {known}]",
+        "cmp rcx, {sizes}",
+        "jae 3f",
+        "xor r8d, r8d",
+        "lock cmpxchg qword ptr [r9 + 8 * rsi + {slots}], r8",
+        "jne 2f",
+        "inc qword ptr [rdx + 8 * rcx + {pairs}]",
+        "jmp qword ptr [rip + {next}]",
+        // Of an earlier beat: as `culling::counts_old` does, but where the numbers have gone round.
+        "3: cmp rcx, 1 << {owner_at}",
+        "jae 2f",
+        "mov rcx, qword ptr [r9 + {stamp}]",
+        "mov r8d, eax",
+        "and r8d, {beats}",
+        "sub rcx, r8",
+        "jbe 2f",
+        "shr rcx, {stamp_at}",
+        "cmp ecx, dword ptr [r9 + {limit}]",
+        "ja 2f",
+        "xor r8d, r8d",
+        "lock cmpxchg qword ptr [r9 + 8 * rsi + {slots}], r8",
+        "jne 2f",
+        "add qword ptr [rdx + {aged}], rcx",
+        "and eax, {sizes} - 1",
+        "inc qword ptr [rdx + 8 * rax + {pairs}]",
+        "jmp qword ptr [rip + {next}]",
+        "2: jmp {long}",
+        counts = const COUNTS,
+        slot_bits = const fixed::SLOT_BITS,
+        spread = const fixed::SPREAD as i32,
+        table = sym culling::TABLE,
+        slots = const fixed::SLOTS,
+        tag_at = const fixed::TAG_AT,
+        stamp = const fixed::STAMP,
+        known = const fixed::KNOWN,
+        sizes = const SIZES,
+        owner_at = const owner(1).trailing_zeros(),
+        stamp_at = const stamp(1).trailing_zeros(),
+        beats = const stamp(BEATS),
+        limit = const fixed::LIMIT,
+        aged = const fixed::AGED,
+        pairs = const fixed::PAIRS,
+        next = sym entry::free::NEXT,
+        long = sym culled::free,
+    )
+}
