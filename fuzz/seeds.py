@@ -46,6 +46,8 @@ def segments():
     put("segment", "calls", bytes([1 | 4]) + calls + bytes([13, 11, 1]) + again + bytes([14]))
     put("segment", "malloc", bytes([2 | 4 | 8]) + b"".join(
         bytes([0]) + event(9 + n % 2, (n // 2 * 64, 4096, 64, 0), age=200 - n) for n in range(60)) + bytes([13, 14]))
+    block = lambda n: bytes([15]) + struct.pack("<H", 64 + n) + bytes([0]) + number(n) + struct.pack("<H", n * 7) + number(1000 + n)
+    put("segment", "pending", bytes([2 | 4 | 16]) + bytes([13]) + b"".join(map(block, range(60))) + bytes([13, 11]) + block(3) + bytes([13, 14]))
     words = lambda *numbers: struct.pack(f"<{len(numbers)}Q", *numbers)
     work = words(1 | 5 << 32, 1000, 2000, 0, 7, 0, 9, 4 | 1 << 32, 64, 32, 0)
     code = struct.pack("<BBBBHHII", 11, 0, 0, 0, 4, 0, 1, 6) + b"main/tmp/a.py"

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use gputrace_abi::event::{self, Event, text_kind};
 use gputrace_abi::layout::{CHUNKS_AT, COUNTERS_AT, HOOKS_AT, INFO_AT, SMALLEST_BYTES, THREADS_AT, malloc_mode};
+use gputrace_abi::pending::{SIZES, Word, owner};
 use gputrace_abi::ring::{CHUNK_BYTES, CHUNK_SLOTS};
 use gputrace_abi::sync::{AtomicU64, Ordering};
 use gputrace_abi::text;
@@ -34,7 +35,8 @@ pub(super) fn segment(data: &[u8]) {
     let mut input = Input(data);
     let first = input.byte();
     let malloc = [malloc_mode::OFF, malloc_mode::SAMPLE, malloc_mode::FULL][usize::from(first % 3)];
-    let memory = Memory::new(SMALLEST_BYTES, malloc);
+    // Where short lives are summed up in the process the table for them lies behind what is as small.
+    let memory = if first & 16 == 0 { Memory::new(SMALLEST_BYTES, malloc) } else { Memory::with_pending(SMALLEST_BYTES) };
     let Ok(segment) = Segment::map(memory.fd.as_fd()) else { return };
     let mut reader = Reader::new(segment, first);
     let mut threads: Vec<Thread<'_>> = vec![Thread::new(memory.view, 100)];
@@ -79,7 +81,7 @@ pub(super) fn segment(data: &[u8]) {
                 4
             }
             14 => break,
-            _ => 1,
+            _ => pending(&memory, &threads[of], &mut input),
         };
         room = room.saturating_sub(slots);
     }
@@ -134,6 +136,20 @@ fn told(thread: &mut Thread<'_>, input: &mut Input<'_>) -> usize {
     2 + bytes.len() / event::TEXT_SLOT_BYTES
 }
 
+/// Blocks that a thread has counted, and one in the table, of this thread or another one. How many slots that took.
+fn pending(memory: &Memory, thread: &Thread<'_>, input: &mut Input<'_>) -> usize {
+    let Some(table) = memory.view.pending() else { return 1 };
+    let (sized, row, many) = (usize::from(input.short()) % SIZES, u16::from(input.byte()) % 8, input.number());
+    let row = if row == 0 { thread.number() } else { row };
+    let index = usize::from(input.short()) * 2;
+    let word = Word(input.number() << 37 | owner(row) | table.stamp.load(Ordering::Relaxed) | sized as u64);
+    table.exchange(index, table.at(index), word);
+    let Some(counts) = thread.counts() else { return CHUNK_SLOTS };
+    counts.pairs[sized].fetch_add(many, Ordering::Relaxed);
+    counts.aged.fetch_add(many >> 3, Ordering::Relaxed);
+    1
+}
+
 /// A word at a place where it matters, or anywhere.
 fn poke(memory: &Memory, input: &mut Input<'_>) {
     let (part, place, value) = (input.byte(), usize::from(input.short()), input.number());
@@ -145,9 +161,11 @@ fn poke(memory: &Memory, input: &mut Input<'_>) {
         4 => COUNTERS_AT + place,
         5 => CHUNKS_AT + place % 32 * CHUNK_BYTES + place / 32 % 8 * 8,
         6 => CHUNKS_AT + place % 32 * CHUNK_BYTES + place / 32 % 96 * 8,
+        // What stands behind the last chunk is the table, if there is one.
+        _ if part & 128 != 0 => SMALLEST_BYTES as usize + place * 16,
         _ => place * 61,
     };
-    let at = (at & !7).min(SMALLEST_BYTES as usize - 8);
+    let at = (at & !7).min(memory.bytes() - 8);
     // SAFETY: inside the mapping, aligned; all its words are atomics.
     let word = unsafe { &*memory.view.base().add(at).cast::<AtomicU64>() };
     word.store(value, Ordering::Relaxed);
@@ -167,7 +185,7 @@ impl Reader {
         let mut tables = Tables::new();
         tables.sum_up((odd & 4 != 0).then(|| Rollups::new(Duration::from_secs(1))));
         let mut process = Process::new(1, 1, segment, &Redact::default());
-        if odd & 8 != 0 {
+        if odd & (8 | 16) != 0 {
             process.cull(1_000_000);
         }
         Reader { clocks: Clocks::start(), tables, written: Written::default(), process, batches: 0 }

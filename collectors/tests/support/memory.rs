@@ -4,7 +4,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use gputrace_abi::clock::{COUNTER, ClockKind, counter};
 use gputrace_abi::layout::{COUNTER_BLOCKS, NAME_BYTES, View, chunks_in, hook_flag, info, malloc_mode};
-use gputrace_abi::{MAGIC, VERSION};
+use gputrace_abi::ring::CHUNK_BYTES;
+use gputrace_abi::{MAGIC, VERSION, pending};
 
 use super::{COUNTED, HOOKS};
 
@@ -27,6 +28,17 @@ impl Memory {
         Memory::in_file(unsafe { OwnedFd::from_raw_fd(fd) }, bytes, malloc)
     }
 
+    /// The same with room for so many bytes and a table of pending blocks behind them.
+    pub(crate) fn with_pending(bytes: u64) -> Memory {
+        let memory = Memory::new(bytes + u64::from(pending::CHUNKS) * CHUNK_BYTES as u64, malloc_mode::FULL);
+        let (header, order) = (memory.view.header(), gputrace_abi::sync::Ordering::Relaxed);
+        while memory.view.take_chunk(0).is_some() {}
+        header.chunk_count.store(chunks_in(bytes), order);
+        (0..chunks_in(bytes)).for_each(|n| memory.view.give_chunk(n));
+        header.pending.store(1, order);
+        memory
+    }
+
     /// The same, whose times are those of CLOCK_MONOTONIC.
     pub(crate) fn monotonic(bytes: u64, malloc: u32) -> Memory {
         let memory = Memory::new(bytes, malloc);
@@ -35,6 +47,11 @@ impl Memory {
         header.clock.store(ClockKind::Monotonic as u32, order);
         header.started[0].store(super::monotonic_ns(), order);
         memory
+    }
+
+    /// How long it is.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// A segment in this file.

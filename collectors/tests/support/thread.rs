@@ -5,6 +5,7 @@ use gputrace_abi::clock::counter;
 use gputrace_abi::event::{self, Event};
 use gputrace_abi::layout::{CHUNKS_FOR_SHARED, ThreadRow, View, thread_state};
 use gputrace_abi::metal::UNSCHEDULED;
+use gputrace_abi::pending::Counts;
 use gputrace_abi::ring::{CHUNK_SLOTS, Chunks, commit_word};
 
 use super::{HOOKS, Target, hook};
@@ -19,6 +20,24 @@ pub(crate) struct Thread<'a> {
 }
 
 impl<'a> Thread<'a> {
+    /// Number of its row.
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// Its counts of short lives, in a segment with a table for them.
+    pub(crate) fn counts(&self) -> Option<&Counts> {
+        let order = gputrace_abi::sync::Ordering::Relaxed;
+        let row = self.view.thread(self.number.into())?;
+        if row.counts.load(order) == 0 {
+            let chunk = self.view.take_chunk(0)?;
+            self.view.chunk(chunk)?.lend();
+            self.view.counts(chunk)?.clear();
+            row.counts.store(chunk + 1, order);
+        }
+        self.view.counts(row.counts.load(order).checked_sub(1)?)
+    }
+
     /// Claims the lowest free row. The view must stay mapped.
     pub(crate) fn new(view: View, tid: u32) -> Thread<'a> {
         let order = gputrace_abi::sync::Ordering::Relaxed;
