@@ -1,11 +1,13 @@
-"""What recording malloc costs whole programs: alone, sampled, in full without and with stacks, under heaptrack and memray.
+"""What recording malloc costs whole programs: alone, off, sampled, in full (short lives summed up in the process; without and with stacks),
+under heaptrack and memray.
 
-usage: malloc_programs.py [--gputrace PATH] [--memray PATH] [--rounds N] [--times N] [--ways WAY,...] [PROGRAM...]
+usage: malloc_programs.py [--gputrace PATH] [--memray PATH] [--rounds N] [--times N] [--ways WAY;...] [--own] [PROGRAM...]
 
 Programs: churn (Python objects, PYTHONMALLOC=malloc), sqlite (Python's sqlite3), compile (cc1 -O2 of a generated file), rustc (the
 same of Rust; it brings a malloc of its own, which is not recorded), redis (redis-server, 200,000 requests by redis-benchmark). All ways run in turn, N times; prints the median seconds of each and the median of
 the ratios to the run alone of the same turn, with its quartiles. What is not installed is left out, and said.
---times does so many times the work, beside which a start and an end cost little; --ways leaves others than these out (alone is always there).
+--times does so many times the work, beside which a start and an end cost little; --ways leaves others than these out (alone is always there);
+--own tells the processor time that churn itself took, and not how long it was until whatever records it had ended as well.
 """
 
 import argparse
@@ -48,7 +50,9 @@ def ways(arguments, work):
     ours = lambda *options: [arguments.gputrace, "-o", str(work / "trace"), *options, "--"]
     all_ways = {
         "alone": [],
+        "off": ours("--malloc", "off"),
         "sample": ours("--malloc", "sample"),
+        "full, culled": ours("--malloc", "full", "--malloc-stacks", "off", "--cull", "10"),
         "full, no stacks": ours("--malloc", "full", "--malloc-stacks", "off"),
         "full": ours("--malloc", "full"),
     }
@@ -56,7 +60,7 @@ def ways(arguments, work):
         all_ways["heaptrack"] = ["heaptrack", "-o", str(work / "heap")]
     else:
         print("heaptrack is not installed", file=sys.stderr)
-    wanted = arguments.ways.split(",") if arguments.ways else all_ways
+    wanted = arguments.ways.split(";") if arguments.ways else all_ways
     return {way: prefix for way, prefix in all_ways.items() if way == "alone" or way in wanted}
 
 
@@ -64,6 +68,11 @@ def timed(command, **more):
     begin = time.monotonic()
     subprocess.run(command, check=True, **QUIET, **more)
     return time.monotonic() - begin
+
+
+def own(command, **more):
+    """Seconds of processor time that a program says it took."""
+    return float(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **more).stdout.split()[0])
 
 
 def redis(prefix, work, times):
@@ -92,9 +101,10 @@ def programs(arguments, work):
     for name, (script, amount) in scripts.items():
         words = [str(HERE / "programs" / script), str(amount * arguments.times)]
         variables = os.environ | {"PYTHONMALLOC": "malloc"}
-        run = lambda prefix, words=words, variables=variables: timed([*prefix, sys.executable, *words], env=variables)
+        measure = own if arguments.own and name == "churn" else timed
+        run = lambda prefix, words=words, variables=variables, measure=measure: measure([*prefix, sys.executable, *words], env=variables)
         memray = [arguments.memray, "run", "-q", "-f", "-o", str(work / "memray.bin")]
-        profiled = lambda words=words, variables=variables, memray=memray: timed([*memray, *words], env=variables)
+        profiled = lambda words=words, variables=variables, memray=memray, measure=measure: measure([*memray, *words], env=variables)
         found[name] = run, profiled if arguments.memray else None
     # The compiler proper: heaptrack does not follow the driver's children.
     compiler = subprocess.run(["cc", "-print-prog-name=cc1"], capture_output=True, text=True, check=True).stdout.strip()
@@ -118,6 +128,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--ways", default="")
+    parser.add_argument("--own", action="store_true")
     parser.add_argument("programs", nargs="*")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,10 @@
-"""Makes and drops Python objects of all sizes, a few calls deep: `PYTHONMALLOC=malloc python3 object_churn.py ROUNDS`."""
+"""Makes and drops Python objects of all sizes, a few calls deep: `PYTHONMALLOC=malloc python3 object_churn.py ROUNDS`.
+
+Prints the seconds of processor time that it took for that.
+"""
 
 import sys
+import time
 
 
 def leaf(n):
@@ -17,4 +21,6 @@ def main(rounds):
         kept[n % 1000] = branch(n, n % 6)
 
 
+begin = time.process_time()
 main(int(sys.argv[1]))
+print(time.process_time() - begin)

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 #[cfg(target_os = "linux")]
 use gputrace_abi::layout::THREADS_MAX;
 use gputrace_abi::layout::{View, malloc_mode};
-use gputrace_abi::pending::{self, Counts, MOST_BYTES, Pending, Place, SIZES, Word};
+use gputrace_abi::pending::{self, Counts, MOST_BYTES, Pending, Place, SIZES, UNKNOWN, Word};
 use gputrace_abi::ring::Chunks;
 use gputrace_abi::{Class, clock, local};
 
@@ -89,7 +89,7 @@ impl Thread {
     #[inline(always)]
     pub(crate) fn knows(self, function: u64, bytes: usize) -> Option<u64> {
         let known = self.0.counts()?.known.load(Ordering::Relaxed);
-        if bytes >= MOST_BYTES || self.0.is_held() || known == 0 {
+        if bytes >= MOST_BYTES || self.0.is_held() || known & UNKNOWN != 0 {
             core::hint::cold_path();
             see_what_is_new(self);
             return None;
@@ -108,7 +108,8 @@ impl Thread {
         }
     }
 
-    /// Before a block is freed: takes it out of the table and counts it, if it had a short life. False: its free is to be recorded.
+    /// Before a block, which is not null, is freed: takes it out of the table and counts it, if it had a short life. False: its free is to be
+    /// recorded.
     #[inline(always)]
     pub(crate) fn counts_free(self, block: usize) -> bool {
         let (Some(place), Some(counts), table) = (Place::of(block), self.0.counts(), self.table()) else {
@@ -138,7 +139,9 @@ fn see_what_is_new(thread: Thread) {
     let stamp = thread.table().stamp.load(Ordering::Relaxed);
     if let Some(counts) = thread.0.counts() {
         // As long as there is no beat nothing is put into the table.
-        let known = if stamp == 0 { 0 } else { pending::owner(thread.0.number()) | stamp };
+        let rests = counts.rests.load(Ordering::Relaxed);
+        counts.rests.store(rests.saturating_sub(1), Ordering::Relaxed);
+        let known = if stamp == 0 || rests > 0 { UNKNOWN } else { pending::owner(thread.0.number()) | stamp };
         counts.known.store(known, Ordering::Relaxed);
     }
     thread.0.notice();
@@ -154,9 +157,33 @@ fn displace(thread: Thread, index: usize, word: Word) {
         let put =
             if old == Word::NONE { table.exchange(index, old, word) } else { tell(thread.0, table, index, old, word) };
         if put {
-            return;
+            break;
         }
     }
+    if let Some(counts) = thread.0.counts()
+        && local::fetch_add(&counts.displaced, 1) % LOOK == LOOK - 1
+    {
+        look_whether_it_is_worth_it(counts);
+    }
+}
+
+/// So many blocks lose their places between two looks of a thread.
+const LOOK: u64 = 256;
+
+/// So many allocations a thread puts none into the table then. Not for a beat: the events of a rest make that longer.
+const REST: u64 = 16 * LOOK;
+
+/// Where blocks live so long that more of them lose their places to others than short lives are counted, each of them costs twice what an event does:
+/// the thread rests.
+#[cold]
+#[inline(never)]
+fn look_whether_it_is_worth_it(counts: &Counts) {
+    let sum = counts.sum();
+    if sum.wrapping_sub(counts.gained.load(Ordering::Relaxed)) < LOOK {
+        counts.rests.store(REST, Ordering::Relaxed);
+        counts.known.store(UNKNOWN, Ordering::Relaxed);
+    }
+    counts.gained.store(sum, Ordering::Relaxed);
 }
 
 /// Before a block is freed that is of an earlier beat, or another thread's: takes and counts it, if it had a short life.
@@ -261,7 +288,10 @@ pub(crate) fn begin_thread(state: &State, view: &View) {
         row.counts.store(chunk + 1, Ordering::Relaxed);
         view.counts(chunk)
     });
-    counts.into_iter().for_each(Counts::clear);
+    if let Some(counts) = counts {
+        counts.clear();
+        counts.known.store(UNKNOWN, Ordering::Relaxed);
+    }
     state.set_counts(counts);
 }
 

@@ -42,8 +42,9 @@ pub(crate) struct MallocArgs {
     /// Sum up allocations that are freed again within so many milliseconds; fractions are allowed
     ///
     /// Each of them and its free would be a row; so they are one for each thread, stack, function and power of two of the size in
-    /// about a second. Sums of allocations stay what they were; live memory is without them. Only with --malloc full; it costs least
-    /// with --malloc-stacks off, and is exact to some 5 ms then.
+    /// about a second. Sums of allocations stay what they were; live memory is without them. Only with --malloc full. With --malloc-stacks
+    /// off the process itself sums up blocks below a KiB that their own thread frees, which costs a fraction; lives are known to some 5 ms
+    /// then, so that with a shorter limit blocks of up to that count as well. From 0.000001 to 10000.
     /// Example: --malloc full --cull 0.5
     #[arg(long, value_name = "MS", value_parser = parse_cull, allow_negative_numbers = true)]
     pub(crate) cull: Option<Cull>,
@@ -153,7 +154,7 @@ fn parse_arenas(text: &str) -> Result<Arenas, String> {
 fn parse_cull(text: &str) -> Result<Cull, String> {
     let ns = text.parse::<f64>().ok().map(|ms| (ms * 1e6).round()).filter(|ns| (1.0..=1e10).contains(ns));
     ns.map(|ns| Cull(ns as i64))
-        .ok_or_else(|| "expected milliseconds above 0 and up to 10000, such as 1 or 0.5".to_owned())
+        .ok_or_else(|| "expected milliseconds from 0.000001 to 10000, such as 1 or 0.5".to_owned())
 }
 
 #[cfg(test)]

@@ -109,6 +109,16 @@ fn blocks_of_sixty_four_threads_that_free_each_others_are_all_there_and_live_as_
 }
 
 #[test]
+fn a_free_of_nothing_is_no_block_and_functions_that_are_only_counted_have_names() {
+    let scratch = Scratch::new();
+    let (_run, trace) = traced(scratch.target(program("mallocs")).args(["nothing", "100000"]), ALL, 0);
+    assert_eq!(summed(&trace, 0).0, 0);
+    let table = trace.table("host_memory");
+    let zeroed = table.rows().find(|row| row.text("action") == "culled" && row.int("bytes") == 777).expect("the block");
+    assert_eq!(trace.names()[&zeroed.int("api_id")], "calloc");
+}
+
+#[test]
 fn who_walks_up_the_stack_inside_of_malloc_comes_to_its_beginning() {
     let scratch = Scratch::new();
     let target = || {

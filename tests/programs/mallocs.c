@@ -1,11 +1,12 @@
 /* Allocates in a way that can be counted.
  *
  * usage: mallocs known COUNT | mallocs traffic BLOCKS BYTES | mallocs lasting SECONDS BYTES
- *        mallocs holes BLOCKS BYTES | mallocs killed BLOCKS BYTES | mallocs given BLOCKS BYTES
+ *        mallocs holes BLOCKS BYTES | mallocs killed BLOCKS BYTES | mallocs given BLOCKS BYTES | mallocs nothing COUNT
  *   known     each function of malloc's family COUNT times, with sizes that nobody else uses (see below)
  *   traffic   BLOCKS blocks of BYTES, one after another, none of them touched
  *   holes     BLOCKS blocks of BYTES of which every second one is freed, and rests for two seconds
  *   killed    BLOCKS blocks of BYTES that it keeps, and between them as many that it does not; then it is killed
+ *   nothing   COUNT frees of NULL, and for a tenth of a second more of them
  *   given     BLOCKS blocks of BYTES that another thread frees, and whose addresses it gets again
  *   lasting   the same for so many seconds, after which it prints the number of blocks */
 #define _GNU_SOURCE
@@ -72,6 +73,10 @@ int main(int argc, char **argv) {
             free(KEEP(malloc(bytes)));
         }
         raise(SIGKILL);
+    } else if (!strcmp(argv[1], "nothing")) {
+        for (int i = 0; i < count; i++) free(nothing);
+        free(KEEP(calloc(1, 777)));
+        for (int i = 0; i < 1000; i++) free(nothing), usleep(100);
     } else if (!strcmp(argv[1], "given")) {
         size_t bytes = strtoul(argv[3], NULL, 10);
         static void *blocks[100];

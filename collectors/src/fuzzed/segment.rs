@@ -36,7 +36,8 @@ pub(super) fn segment(data: &[u8]) {
     let first = input.byte();
     let malloc = [malloc_mode::OFF, malloc_mode::SAMPLE, malloc_mode::FULL][usize::from(first % 3)];
     // Where short lives are summed up in the process the table for them lies behind what is as small.
-    let memory = if first & 16 == 0 { Memory::new(SMALLEST_BYTES, malloc) } else { Memory::with_pending(SMALLEST_BYTES) };
+    let memory =
+        if first & 16 == 0 { Memory::new(SMALLEST_BYTES, malloc) } else { Memory::with_pending(SMALLEST_BYTES) };
     let Ok(segment) = Segment::map(memory.fd.as_fd()) else { return };
     let mut reader = Reader::new(segment, first);
     let mut threads: Vec<Thread<'_>> = vec![Thread::new(memory.view, 100)];

@@ -22,17 +22,24 @@ use crate::schema::MOST_BYTES;
 use crate::tables::{Call, Collective, End, Launch, OsWait, Tables, Transfer};
 
 impl Process {
+    /// Writes the name of a hook's function, once, and says its class.
+    #[inline]
+    pub(super) fn announce(&mut self, hook: usize, tables: &mut Tables, written: &mut Written) -> Option<Class> {
+        let hook = self.intake.hooks.get_mut(hook)?;
+        if !hook.announced {
+            hook.announced = true;
+            if written.insert(hook.api_id) {
+                tables.name(hook.api_id, NameKind::Api.name(), &hook.name);
+            }
+        }
+        Some(hook.class)
+    }
+
     /// Adds the rows of events whose bindings are all known.
     pub(crate) fn resolve(&mut self, events: &[Event], clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
         for event in events {
-            let Some(hook) = self.intake.hooks.get_mut(usize::from(event.hook)) else { continue };
-            if !hook.announced {
-                hook.announced = true;
-                if written.insert(hook.api_id) {
-                    tables.name(hook.api_id, NameKind::Api.name(), &hook.name);
-                }
-            }
-            match hook.class {
+            let Some(class) = self.announce(event.hook.into(), tables, written) else { continue };
+            match class {
                 Class::HostAlloc | Class::HostFree => {
                     if let Some(thread) = self.threads.get(event.commit as usize) {
                         self.host.take(event, thread.tid);

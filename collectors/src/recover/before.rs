@@ -77,7 +77,8 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
         _ => {
             manifest.recovered = Some(Recovered { killed_ns: dead.killed_ns, lost, taken_over: true });
             manifest.note(
-                "gputrace was killed, and another process of it went on: of about the last second before that events are lost",
+                "gputrace was killed, and another process of it went on: of about the last second before that events are lost, and with --cull \
+                 those of malloc that waited to be so old",
             );
         }
     }

@@ -48,3 +48,5 @@ pub const PYTHON_POOLS: u32 = 1 << 21;
 pub const NO_ARENAS: u32 = 1 << 22;
 /// `gputrace attach` brought the shim into the process while it ran: only the driver's functions are hooked.
 pub const ATTACHED: u32 = 1 << 23;
+/// More threads lived at a time than there are rows for: calls of the others are not recorded.
+pub const THREADS_FULL: u32 = 1 << 24;

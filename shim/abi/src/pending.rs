@@ -29,8 +29,8 @@ mod word;
 
 pub use counts::Counts;
 pub use word::{
-    BEATS, CALLOC, MALLOC, MOST_BYTES, Place, SIZES, SLOTS, Word, address, beat_of, beats_between, began, owner, sized,
-    stamp,
+    BEATS, CALLOC, MALLOC, MOST_BYTES, Place, SIZES, SLOTS, UNKNOWN, Word, address, beat_of, beats_between, began,
+    owner, sized, stamp,
 };
 
 /// Set in the second word of an event that was told late, beside the thread ([`late_thread`]).

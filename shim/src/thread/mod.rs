@@ -18,7 +18,7 @@ mod words;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use gputrace_abi::layout::{CLASSES, THREADS_MAX, ThreadRow, View, thread_state};
+use gputrace_abi::layout::{CLASSES, THREADS_MAX, ThreadRow, View, note, thread_state};
 
 #[cfg(target_os = "linux")]
 use linux as platform;
@@ -148,6 +148,7 @@ fn register(view: &View, here: usize) -> Option<&'static State> {
     });
     let Some((number, row)) = claimed else {
         // No row is free: this thread stays unrecorded, and is not to search again at each of its calls.
+        view.header().notes.fetch_or(note::THREADS_FULL, Ordering::Relaxed);
         tls::set(ended());
         return None;
     };

@@ -13,9 +13,9 @@ use crate::sys;
 
 /// A nap leaves the processor to the collector, which threads that only yield would keep from it.
 const NAP_NS: u64 = 100_000;
-/// Each nap of a wait is twice as long as the one before, up to 2^6 of these, 6.4 ms: two thousand threads that all wake ten thousand times
-/// a second leave the collector nothing either.
-const LONGER: u32 = 6;
+/// Each nap of a wait is twice as long as the one before, up to 2^10 of these, 0.1 s: four thousand threads that all wake a hundred times a second
+/// leave two processors, and the collector, nothing. No wait takes longer than twice what it had to for that.
+const LONGER: u32 = 10;
 /// So many of the first naps, 0.1 s, lie between two looks whether the collector is there.
 const NAPS_TO_A_LOOK: u64 = 1_000;
 /// 30 s.

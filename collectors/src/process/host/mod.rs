@@ -97,6 +97,7 @@ impl Process {
     /// Makes rows of all events, whatever they wait for.
     pub(super) fn finish_host(&mut self, now_ns: i64, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
         self.settle_host(u64::MAX, clocks, tables, written);
+        self.give_orphans_up(i64::MAX, tables);
         if let Some(culling) = &mut self.host.culling {
             culling.finish(now_ns, &mut |row| {
                 tables.host(row);
@@ -107,6 +108,10 @@ impl Process {
 
     /// Makes rows of the events up to that time. No earlier one comes later.
     pub(super) fn settle_host(&mut self, horizon: u64, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
+        self.name_pending(tables, written);
+        if horizon < u64::MAX {
+            self.give_orphans_up(clocks.ns(self.clock, horizon), tables);
+        }
         if self.host.waiting.is_empty() {
             if let Some(culling) = self.host.culling.as_mut().filter(|_| (1..u64::MAX).contains(&horizon)) {
                 culling.advance(clocks.ns(self.clock, horizon), &mut |row| tables.host(row));
@@ -143,15 +148,16 @@ impl Process {
     fn host_event(&mut self, event: &Event, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
         let Some(hook) = self.intake.hooks.get(usize::from(event.hook)) else { return };
         let [address, rarer, stack, bytes] = event.payload;
-        // A call that was told late has the moment of that as its end, by which it stands in order.
-        let late = late_thread(rarer);
-        let timed = event.end != event.start && late.is_none();
+        if let Some(tid) = late_thread(rarer) {
+            return self.told_late(event, tid, clocks, tables);
+        }
+        let timed = event.end != event.start;
         let mut call = HostCall {
             start_ns: clocks.ns(self.clock, event.start),
             api_ns: timed.then(|| clocks.span_ns(self.clock, event.start, event.end)),
             process_id: self.id,
             pid: self.pid,
-            tid: late.unwrap_or(event.commit as i32),
+            tid: event.commit as i32,
             api_id: hook.api_id,
             address: address as i64,
             bytes: bytes as i64,
@@ -164,7 +170,7 @@ impl Process {
             if maps {
                 return self.host.unmap(event, &call).iter().for_each(|row| self.host.put(row, false, tables));
             }
-            self.host.pending.frees(address, call.start_ns);
+            let freed_ns = self.host.pending.frees(address, call.start_ns);
             if let Some(block) = self.host.blocks.remove(address) {
                 (call.bytes, call.weight_bytes) = (block.bytes as i64, self.weight(&block));
                 call.stack_id = block.stack_id;
@@ -174,21 +180,62 @@ impl Process {
                 {
                     return;
                 }
+            } else if let Some(freed_ns) = freed_ns {
+                let waited = self.host.pending.orphan(&call, freed_ns);
+                return waited.iter().for_each(|call| self.host.put(call, true, tables));
             }
         } else {
             call.stack_id = self.intake.stacks.by_key(stack, tables, written);
             if maps {
                 return self.host.map(event, &call).iter().for_each(|row| self.host.put(row, false, tables));
             }
-            if late.is_some() {
-                call.start_ns = call.start_ns.max(self.host.pending.freed_ns(address));
-            }
-            let rarer = if late.is_some() { 0 } else { rarer.min(Shed::MOST.into()) as u8 };
+            let rarer = rarer.min(Shed::MOST.into()) as u8;
             let block = Block { start_ns: call.start_ns, bytes, rarer, stack_id: call.stack_id };
             call.weight_bytes = self.weight(&block);
             self.host.blocks.insert(address, &block);
         }
-        self.host.put(&call, late.is_some(), tables);
+        self.host.put(&call, false, tables);
+    }
+
+    /// An allocation that was told late has the moment of that as its end, by which it stands in order. That it was there then is sure; a free
+    /// that came after that may have been read before it.
+    fn told_late(&mut self, event: &Event, tid: i32, clocks: &Clocks, tables: &mut Tables) {
+        let Some(hook) = self.intake.hooks.get(usize::from(event.hook)) else { return };
+        let [address, _, _, bytes] = event.payload;
+        let [start_ns, there_ns] = [event.start, event.end].map(|ticks| clocks.ns(self.clock, ticks));
+        let orphan = self.host.pending.free_of(address, there_ns);
+        let freed_ns = orphan.map_or_else(|| self.host.pending.freed_ns(address), |(_, freed_ns)| freed_ns);
+        let block = Block { start_ns: start_ns.max(freed_ns), bytes, ..Block::default() };
+        let call = HostCall {
+            start_ns: block.start_ns,
+            process_id: self.id,
+            pid: self.pid,
+            tid,
+            api_id: hook.api_id,
+            address: address as i64,
+            bytes: bytes as i64,
+            weight_bytes: self.weight(&block),
+            calls: 1,
+            ..HostCall::default()
+        };
+        self.host.put(&call, true, tables);
+        let Some((mut free, _)) = orphan else {
+            self.host.blocks.insert(address, &block);
+            return;
+        };
+        (free.bytes, free.weight_bytes) = (call.bytes, call.weight_bytes);
+        free.age_ns = Some((free.start_ns - block.start_ns).max(0));
+        let culling = self.host.culling.as_mut();
+        if !culling.is_some_and(|culling| culling.frees(&free, &block, &mut |row| tables.host(row))) {
+            self.host.put(&free, true, tables);
+        }
+    }
+
+    /// Frees that have waited for their blocks until that time become rows without.
+    fn give_orphans_up(&mut self, now_ns: i64, tables: &mut Tables) {
+        while let Some(call) = self.host.pending.given_up(now_ns) {
+            self.host.put(&call, true, tables);
+        }
     }
 
     /// Bytes of allocation that a recorded block stands for.

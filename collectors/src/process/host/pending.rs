@@ -1,23 +1,28 @@
 //! Blocks of which the process has told nothing yet ([`gputrace_abi::pending`]): what a thread counted becomes sums, what stands in the table
 //! for longer than a short life, or at the end, becomes an event.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use gputrace_abi::Class;
 use gputrace_abi::clock::{self, ClockKind};
 use gputrace_abi::event::Event;
 use gputrace_abi::layout::{ThreadRow, View};
-use gputrace_abi::pending::{self, BEATS, Counts, SLOTS, Word};
+use gputrace_abi::pending::{self, BEATS, Counts, SLOTS, UNKNOWN, Word};
 use gputrace_abi::sync::Ordering;
 
 use super::super::Process;
 use crate::clock::{self as clocks_of, Clocks};
+use crate::names::Written;
+use crate::tables::{HostCall, Tables};
 
 /// How often the table is looked through for blocks that have lived long; 0.1 ms each time, and the program gets the lines that it changes
 /// anew: ten times a second took 3 % of a program of small objects.
 const LOOK: Duration = Duration::from_millis(500);
 /// A block is told of so much after the end of what is a short life, at most, unless the collector does not get to work.
 pub(super) const LATE_NS: i64 = 700_000_000;
+/// So long the free of a block waits of which nothing is known; rows wait longer, so that it still stands in its place.
+const ORPHAN_NS: i64 = LATE_NS - 100_000_000;
 /// How often what threads have counted is taken.
 const TAKE: Duration = Duration::from_millis(500);
 
@@ -43,7 +48,17 @@ pub(in super::super) struct Pending {
     pairs: u64,
     /// Addresses and times of the latest frees, in a bucket that follows from the address; none where nothing is told late.
     freed: Vec<Bucket>,
+    /// Frees of blocks of which nothing is known, by address, in the order of their time: who told of such a block may have been held up before
+    /// that stood in a ring.
+    orphans: VecDeque<Orphan>,
+    /// Functions of which blocks were counted since their names were asked for, by bit.
+    functions: u8,
 }
+
+/// A free that waits for its block, and when a block with that address was freed before.
+type Orphan = (HostCall, i64);
+/// So many frees wait, at most.
+const MOST_ORPHANS: usize = 256;
 
 type Bucket = [(u64, i64); 8];
 /// 65,536 frees are remembered. One a bucket was tried: of 50,000 blocks that were told late 20 stood before the free of the block before.
@@ -55,16 +70,37 @@ impl Pending {
         self.pairs = culled;
     }
 
-    /// A block is freed.
+    /// A block is freed of which nothing is known. What is given back has waited enough.
+    pub(super) fn orphan(&mut self, call: &HostCall, freed_ns: i64) -> Option<HostCall> {
+        self.orphans.push_back((*call, freed_ns));
+        if self.orphans.len() > MOST_ORPHANS { self.orphans.pop_front().map(|(call, _)| call) } else { None }
+    }
+
+    /// The next free that has waited enough at that time.
+    pub(super) fn given_up(&mut self, now_ns: i64) -> Option<HostCall> {
+        self.orphans.pop_front_if(|(call, _)| now_ns.saturating_sub(call.start_ns) >= ORPHAN_NS).map(|(call, _)| call)
+    }
+
+    /// The free of a block that was there at that time, and is told of only now.
+    pub(super) fn free_of(&mut self, address: u64, there_ns: i64) -> Option<Orphan> {
+        let own = |(call, freed_ns): &Orphan| {
+            call.address as u64 == address && (*freed_ns..=call.start_ns).contains(&there_ns)
+        };
+        let place = self.orphans.iter().position(own)?;
+        self.orphans.remove(place)
+    }
+
+    /// A block is freed: when one of this address was before, as far as that is known. None: nothing is told late.
     #[inline]
-    pub(super) fn frees(&mut self, address: u64, ns: i64) {
-        if self.beats.is_some() {
-            self.freed.resize(BUCKETS, [(0, i64::MIN); 8]);
-            let bucket = &mut self.freed[bucket_of(address)];
-            // That of the same address, else the oldest.
-            let place = bucket.iter_mut().min_by_key(|(of, ns)| (*of != address, *ns));
-            place.into_iter().for_each(|place| *place = (address, ns));
-        }
+    pub(super) fn frees(&mut self, address: u64, ns: i64) -> Option<i64> {
+        self.beats?;
+        self.freed.resize(BUCKETS, [(0, i64::MIN); 8]);
+        let bucket = &mut self.freed[bucket_of(address)];
+        // That of the same address, else the oldest.
+        let place = bucket.iter_mut().min_by_key(|(of, ns)| (*of != address, *ns))?;
+        let before = if place.0 == address { place.1 } else { i64::MIN };
+        *place = (address, ns);
+        Some(before)
     }
 
     /// When the last block with this address was freed, if that was not long ago: the next one, told late by a clock that is coarse, came after it.
@@ -93,14 +129,14 @@ fn counts<'a>(view: &'a View, row: &ThreadRow) -> Option<&'a Counts> {
     view.counts(row.counts.load(Ordering::Relaxed).checked_sub(1)?)
 }
 
-/// What an earlier collector took of a thread's counts.
-pub(in super::super) fn taken_before(view: &View, row: &ThreadRow) -> u64 {
-    let Some(counts) = counts(view, row) else { return 0 };
+/// What an earlier collector took of a thread's counts, and how many of its blocks it told of.
+pub(in super::super) fn taken_before(view: &View, row: &ThreadRow) -> [u64; 2] {
+    let Some(counts) = counts(view, row) else { return [0; 2] };
     let taken = counts.pairs.iter().zip(&counts.taken).map(|(pairs, taken)| {
         let pairs = pairs.load(Ordering::Relaxed);
         pairs.wrapping_sub((pairs as u32).wrapping_sub(taken.load(Ordering::Relaxed)).into())
     });
-    taken.fold(0, u64::wrapping_add)
+    [taken.fold(0, u64::wrapping_add), counts.told.load(Ordering::Relaxed)]
 }
 
 /// Gives back the chunk of a thread that has ended, and of which everything was taken.
@@ -162,7 +198,7 @@ impl Process {
             for row in
                 self.threads.iter().filter(|thread| thread.is_live()).filter_map(|thread| view.thread(thread.row))
             {
-                counts(&view, row).into_iter().for_each(|counts| counts.known.store(0, Ordering::Relaxed));
+                counts(&view, row).into_iter().for_each(|counts| counts.known.store(UNKNOWN, Ordering::Relaxed));
             }
         }
         let due = |last: &mut Option<Instant>, every| {
@@ -231,10 +267,23 @@ impl Process {
         let hook = view.pending().map_or(0, |table| table.hooks[word.function()].load(Ordering::Relaxed));
         let thread = &mut self.threads[place];
         thread.told += 1;
+        if let Some(counts) = view.thread(thread.row).and_then(|row| counts(&view, row)) {
+            counts.told.store(thread.told, Ordering::Relaxed);
+        }
         thread.recorded[Class::HostAlloc as usize] += 1;
         self.events += 1;
         let payload = [pending::address(index, word), pending::late(thread.tid as u32), 0, word.bytes()];
         self.host.take(&Event { hook: hook as u16, start, end, payload, ..Event::default() }, thread.tid);
+    }
+
+    /// Names the functions of blocks that were only counted: no event of theirs may ever come.
+    pub(in super::super) fn name_pending(&mut self, tables: &mut Tables, written: &mut Written) {
+        let functions = std::mem::take(&mut self.host.pending.functions);
+        let view = *self.segment.view();
+        let Some(table) = view.pending().filter(|_| functions != 0) else { return };
+        for (_, hook) in table.hooks.iter().enumerate().filter(|(function, _)| functions >> function & 1 != 0) {
+            self.announce(hook.load(Ordering::Relaxed) as usize, tables, written);
+        }
     }
 
     /// Takes what a thread has counted since.
@@ -259,6 +308,7 @@ impl Process {
             let word = Word(sized as u64);
             let hook = table.hooks[word.function()].load(Ordering::Relaxed) as usize;
             let Some(hook) = self.intake.hooks.get(hook) else { continue };
+            self.host.pending.functions |= 1 << word.function();
             culling.add((thread.tid, hook.api_id), word.bytes() as i64, calls as i64, age_ns);
         }
         thread.pairs = thread.pairs.saturating_add(pairs);
@@ -267,5 +317,29 @@ impl Process {
             thread.recorded[class as usize] += pairs;
         }
         self.events += 2 * pairs;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_free_waits_for_the_block_that_was_there_before_it_and_after_the_free_before() {
+        let mut pending = Pending::default();
+        let free = |address: i64, start_ns: i64| HostCall { address, start_ns, ..HostCall::default() };
+        for (address, start_ns, freed_ns) in [(16, 1_000, 500), (32, 1_100, i64::MIN), (16, 2_000, 1_000)] {
+            assert!(pending.orphan(&free(address, start_ns), freed_ns).is_none());
+        }
+        assert!(pending.free_of(16, 499).is_none() && pending.free_of(48, 600).is_none());
+        let found = |orphan: Option<Orphan>| orphan.map(|(call, freed_ns)| (call.start_ns, freed_ns));
+        assert_eq!(found(pending.free_of(16, 1_500)), Some((2_000, 1_000)));
+        assert_eq!(found(pending.free_of(16, 900)), Some((1_000, 500)));
+        assert!(pending.free_of(16, 900).is_none() && pending.given_up(ORPHAN_NS).is_none());
+        assert_eq!(pending.given_up(1_100 + ORPHAN_NS).map(|call| call.address), Some(32));
+        assert!(pending.given_up(i64::MAX).is_none());
+        let mut waited = |n: i64| pending.orphan(&free(n, n), 0).map(|call| call.start_ns);
+        let given: Vec<i64> = (0..MOST_ORPHANS as i64 + 2).filter_map(&mut waited).collect();
+        assert_eq!(given, [0, 1]);
     }
 }

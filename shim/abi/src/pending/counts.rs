@@ -15,17 +15,36 @@ pub struct Counts {
     pub aged: AtomicU64,
     /// So many of these the collector has taken.
     pub aged_taken: AtomicU64,
-    /// What the thread's words say of it and of the beat ([`super::owner`], [`super::stamp`]). The collector sets it to 0 at each beat: then the thread looks
+    /// What the thread's words say of it and of the beat ([`super::owner`], [`super::stamp`]). The collector sets it to [`super::UNKNOWN`] at each beat: then the thread looks
     /// for what else is new, and goes on with the present one.
     pub known: AtomicU64,
+    /// Blocks of the thread that collectors have told of. The collector's.
+    pub told: AtomicU64,
+    /// The thread's own: how many blocks lost their places to its blocks; what it had counted when it looked last whether that is worth it; and how
+    /// many allocations it puts nothing into the table.
+    pub displaced: AtomicU64,
+    /// See `displaced`.
+    pub gained: AtomicU64,
+    /// See `displaced`.
+    pub rests: AtomicU64,
 }
 
 impl Default for Counts {
     /// Counts as they are in fresh memory: zeros.
     fn default() -> Counts {
-        let [aged, aged_taken, known] = core::array::from_fn(|_| AtomicU64::new(0));
+        let [aged, aged_taken, known, told, displaced, gained, rests] = core::array::from_fn(|_| AtomicU64::new(0));
         let pairs = core::array::from_fn(|_| AtomicU64::new(0));
-        Counts { pairs, taken: core::array::from_fn(|_| AtomicU32::new(0)), aged, aged_taken, known }
+        Counts {
+            pairs,
+            taken: core::array::from_fn(|_| AtomicU32::new(0)),
+            aged,
+            aged_taken,
+            known,
+            told,
+            displaced,
+            gained,
+            rests,
+        }
     }
 }
 
@@ -39,7 +58,7 @@ impl Counts {
     pub fn clear(&self) {
         self.pairs.iter().for_each(|pairs| pairs.store(0, Ordering::Relaxed));
         self.taken.iter().for_each(|taken| taken.store(0, Ordering::Relaxed));
-        let words = [&self.aged, &self.aged_taken, &self.known];
+        let words = [&self.aged, &self.aged_taken, &self.known, &self.told, &self.displaced, &self.gained, &self.rests];
         words.into_iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 

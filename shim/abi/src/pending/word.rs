@@ -32,6 +32,9 @@ pub const fn stamp(beat: u64) -> u64 {
     beat << SIZED_BITS
 }
 
+/// In the place of both: nothing is known. No word of a block is like it, and none like that of an empty place either.
+pub const UNKNOWN: u64 = 1 << 63;
+
 /// What they say of [`MALLOC`] or [`CALLOC`], and a size below [`MOST_BYTES`].
 pub const fn sized(function: u64, bytes: usize) -> u64 {
     function << (SIZED_BITS - 1) | bytes as u64
@@ -179,6 +182,7 @@ mod tests {
             }
         }
         assert!(!Word::NONE.is_of(Place::of(0).unwrap()));
+        assert!(Word::NONE.against(Place::of(0).unwrap(), UNKNOWN) >= SIZES as u64);
         assert!(Word::NONE.against(Place::of(0).unwrap(), stamp(1)) >= SIZES as u64);
         assert_eq!([24, 1 << 48, 8].map(Place::of), [None; 3]);
     }

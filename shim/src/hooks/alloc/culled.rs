@@ -56,7 +56,7 @@ pub(super) unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void
 /// `void free(void *block)`
 pub(super) unsafe extern "C" fn free(block: *mut c_void) {
     // Before the call: another thread may get the address as soon as it is free.
-    if Thread::own().is_some_and(|thread| thread.counts_free(block as usize)) {
+    if block.is_null() || Thread::own().is_some_and(|thread| thread.counts_free(block as usize)) {
         // SAFETY: the program's own argument.
         return unsafe { next::free()(block) };
     }

@@ -39,7 +39,7 @@ macro_rules! allocation {
                 "jne 2f",
                 "mov r9, qword ptr [r8 + {known}]",
                 "test r9, r9",
-                "je 2f",
+                "js 2f", // UNKNOWN
                 concat!("lea r9, [r9 + ", $bytes, " + {sized}]"),
                 "push rcx",
                 ".cfi_adjust_cfa_offset 8",
@@ -143,6 +143,8 @@ pub(super) unsafe extern "C" fn free() {
         // Of an earlier beat: as `culling::counts_old` does, but where the numbers have gone round.
         "3: cmp rcx, 1 << {owner_at}",
         "jae 2f",
+        "test rax, rax", // an empty place looks like an old block at 0
+        "je 2f",
         "mov rcx, qword ptr [r9 + {stamp}]",
         "mov r8d, eax",
         "and r8d, {beats}",
