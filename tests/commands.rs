@@ -28,7 +28,7 @@ fn a_command_that_is_missing_is_told_so() {
         (
             &["--malloc", "full", "--cull", "-1", "-o", "t", "--", "true"],
             125,
-            "invalid value '-1' for '--cull <MS>': expected milliseconds above 0",
+            "invalid value '-1' for '--cull <MS>': expected milliseconds from 0.000001",
         ),
         (&["--os-over", "-1", "-o", "t", "--", "true"], 125, "invalid value '-1' for '--os-over <US>'"),
         (&["--max-size", "-1", "-o", "t", "--", "true"], 125, "invalid value '-1' for '--max-size <SIZE>'"),

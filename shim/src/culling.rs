@@ -89,7 +89,11 @@ impl Thread {
     #[inline(always)]
     pub(crate) fn knows(self, function: u64, bytes: usize) -> Option<u64> {
         let known = self.0.counts()?.known.load(Ordering::Relaxed);
-        if bytes >= MOST_BYTES || self.0.is_held() || known & UNKNOWN != 0 {
+        // Who is paused asks in the long way whether it still is.
+        if bytes >= MOST_BYTES || self.0.is_marked_paused() {
+            return None;
+        }
+        if known & UNKNOWN != 0 {
             core::hint::cold_path();
             see_what_is_new(self);
             return None;
@@ -132,7 +136,8 @@ impl Thread {
     }
 }
 
-/// Once in a beat a thread that writes no events sees what it would see then. Its call becomes an event as well, so that some are timed.
+/// Once in a beat a thread that writes no events sees what it would see then. Its call becomes an event as well, so that some are timed. At each
+/// call where it rests, or there is no beat.
 #[cold]
 #[inline(never)]
 fn see_what_is_new(thread: Thread) {
@@ -156,7 +161,8 @@ fn displace(thread: Thread, index: usize, word: Word) {
         let old = table.at(index);
         let put =
             if old == Word::NONE { table.exchange(index, old, word) } else { tell(thread.0, table, index, old, word) };
-        if put {
+        // A child of a fork that a signal handler made meanwhile has no table.
+        if put || thread.again().is_none() {
             break;
         }
     }
@@ -225,12 +231,15 @@ fn tell(state: &State, table: &Pending, index: usize, word: Word, new: Word) -> 
     let Some(view) = (unsafe { session::view_at(state.segment()) }) else { return false };
     // Asked before, as long as the word keeps the row from being another thread's.
     let tid = view.thread(word.thread()).map_or(0, |row| row.tid.load(Ordering::Relaxed));
+    // After the look that found it.
+    clock::in_order();
     let now = state.now();
     clock::in_order();
     if !table.exchange(index, word, new) {
         return false;
     }
-    let start = pending::began(word.beat(), table.shift.load(Ordering::Relaxed), now);
+    // No word is of a later beat than the present one.
+    let start = pending::began(word.beat(), table.shift.load(Ordering::Relaxed), table.made.load(Ordering::Relaxed));
     let payload = [pending::address(index, word), pending::late(tid), 0, word.bytes()];
     write(state, table, word.function(), [start, now], payload);
     true
@@ -281,8 +290,8 @@ pub(crate) fn begin_thread(state: &State, view: &View) {
         return;
     }
     let Some(row) = state.row().filter(|_| view.pending().is_some()) else { return state.set_counts(None) };
-    // A quarter of the pool at most: the rest is for events.
-    let taken = view.take_chunk(view.chunk_count() / 4);
+    // A quarter of the pool at most, from its end: the rest is for events, which take the first.
+    let taken = view.take_last_chunk(view.chunk_count() / 4 * 3);
     let counts = taken.and_then(|chunk| {
         view.chunk(chunk)?.lend();
         row.counts.store(chunk + 1, Ordering::Relaxed);
@@ -314,6 +323,7 @@ pub(crate) fn begin_anew(view: &View) {
         if let Some(counts) = counts {
             counts.take(|_, _| {});
             counts.take_aged();
+            counts.told.store(0, Ordering::Relaxed);
         }
     }
 }

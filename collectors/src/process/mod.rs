@@ -272,6 +272,8 @@ impl Process {
     pub(crate) fn give_out(&mut self, clocks: &mut Clocks, tables: &mut Tables, written: &mut Written) {
         self.looked_for_threads = None;
         self.pass(clocks, tables, written, false);
+        // Nobody makes beats until then.
+        self.end_pending();
         self.resolve_all(clocks.now_ns(), clocks, tables, written);
     }
 

@@ -8,7 +8,7 @@ use gputrace_abi::layout::{self, THREADS_MAX, View, thread_state};
 use gputrace_abi::ring::CHUNK_SLOTS;
 use gputrace_abi::sync::Ordering;
 
-use super::host::pending::{Take, release_counts};
+use super::host::pending::release_counts;
 use super::thread::{Stage, Thread};
 use super::{NOBODY, Process};
 use crate::accounting::{Counters, Ending};
@@ -124,12 +124,11 @@ impl Process {
             if let Some(row) = row.filter(|r| r.state.load(Ordering::Acquire) == thread_state::EXITED) {
                 thread.exited = Some(Instant::now());
                 thread.shared_at_exit = self.shared.as_ref().map_or(0, |chain| chain.passed);
-                have_ended |= row.counts.load(Ordering::Relaxed) != 0;
+                thread.is_swept = row.counts.load(Ordering::Relaxed) == 0;
+                have_ended |= !thread.is_swept;
             }
         }
-        if have_ended {
-            self.take_pending(Take::Ended);
-        }
+        self.take_of_ended(have_ended);
         // All chains together are no longer than the pool, unless they are written faster than read, or lead in
         // circles. So a pass has an end, and the next one begins with another thread.
         let mut left = self.slots() * 2 + self.threads.len() + CHUNK_SLOTS;
@@ -203,7 +202,7 @@ impl Process {
     /// Frees the row of a thread that has ended, when everything it wrote has been read.
     fn retire(&mut self, place: usize, view: &View) {
         let thread = &self.threads[place];
-        let Some(since) = thread.exited else { return };
+        let Some(since) = thread.exited.filter(|_| thread.is_swept) else { return };
         // What it left in the shared chain is found by its row's number, which the next thread gets: two holes that hold that chain
         // up for longer than this one is waited for made its last events another's. It is whole in the end, or so much was read that
         // nothing is left of what stood in it then.

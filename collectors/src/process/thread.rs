@@ -38,6 +38,8 @@ pub(crate) struct Thread {
     pub(super) latest: u64,
     pub(super) worked: u64,
     pub(super) exited: Option<Instant>,
+    /// Nothing of what it allocated is pending any more, since it ended.
+    pub(super) is_swept: bool,
     /// How much of the shared chain was read when it was noticed that it had ended.
     pub(super) shared_at_exit: u64,
     pub(super) stage: Stage,
@@ -76,6 +78,7 @@ impl Thread {
             latest: 0,
             worked: 0,
             exited: None,
+            is_swept: false,
             shared_at_exit: 0,
             stage: Stage::Live,
         }

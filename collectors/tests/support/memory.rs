@@ -32,7 +32,7 @@ impl Memory {
     pub(crate) fn with_pending(bytes: u64) -> Memory {
         let memory = Memory::new(bytes + u64::from(pending::CHUNKS) * CHUNK_BYTES as u64, malloc_mode::FULL);
         let (header, order) = (memory.view.header(), gputrace_abi::sync::Ordering::Relaxed);
-        while memory.view.take_chunk(0).is_some() {}
+        while memory.view.take_chunk(u32::MAX).is_some() {}
         header.chunk_count.store(chunks_in(bytes), order);
         (0..chunks_in(bytes)).for_each(|n| memory.view.give_chunk(n));
         header.pending.store(1, order);

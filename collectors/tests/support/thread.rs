@@ -30,7 +30,7 @@ impl<'a> Thread<'a> {
         let order = gputrace_abi::sync::Ordering::Relaxed;
         let row = self.view.thread(self.number.into())?;
         if row.counts.load(order) == 0 {
-            let chunk = self.view.take_chunk(0)?;
+            let chunk = self.view.take_chunk(u32::MAX)?;
             self.view.chunk(chunk)?.lend();
             self.view.counts(chunk)?.clear();
             row.counts.store(chunk + 1, order);

@@ -414,6 +414,11 @@ impl View {
         pool::take(&self.header().free_chunks, limit)
     }
 
+    /// Takes the highest free chunk, if it is no lower than this.
+    pub fn take_last_chunk(&self, lowest: u32) -> Option<u32> {
+        pool::take_last(&self.header().free_chunks, lowest)
+    }
+
     /// How many chunks nobody has.
     pub fn free_chunks(&self) -> u32 {
         pool::count(&self.header().free_chunks)

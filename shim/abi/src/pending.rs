@@ -57,7 +57,9 @@ pub struct Pending<const N: usize = SLOTS> {
     pub limit: AtomicU32,
     /// Hooks of [`MALLOC`] and [`CALLOC`].
     pub hooks: [AtomicU32; 2],
-    padding: [AtomicU64; 5],
+    /// When the present beat was made, ticks. The collector's.
+    pub made: AtomicU64,
+    padding: [AtomicU64; 4],
     slots: [AtomicU64; N],
 }
 
@@ -103,6 +105,7 @@ impl<const N: usize> Default for Pending<N> {
             shift: AtomicU32::new(0),
             limit: AtomicU32::new(0),
             hooks: [AtomicU32::new(0), AtomicU32::new(0)],
+            made: AtomicU64::new(0),
             padding: core::array::from_fn(word),
             slots: core::array::from_fn(word),
         }

@@ -28,6 +28,29 @@ pub fn take(free: &[AtomicU64], limit: u32) -> Option<u32> {
     None
 }
 
+/// Takes the highest free chunk, if it is no lower than this.
+pub fn take_last(free: &[AtomicU64], lowest: u32) -> Option<u32> {
+    for (n, word) in free.iter().enumerate().rev() {
+        let first = n as u32 * 64;
+        let mut bits = word.load(Ordering::Relaxed);
+        while bits != 0 {
+            let bit = 63 - bits.leading_zeros();
+            if first + bit < lowest {
+                return None;
+            }
+            // SYNC POINT: pool. Acquire, as in `take`.
+            match word.compare_exchange_weak(bits, bits & !(1 << bit), Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(first + bit),
+                Err(now) => bits = now,
+            }
+        }
+        if first <= lowest {
+            return None;
+        }
+    }
+    None
+}
+
 /// How many chunks are free.
 pub fn count(free: &[AtomicU64]) -> u32 {
     free.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
@@ -38,5 +61,19 @@ pub fn give(free: &[AtomicU64], chunk: u32) {
     if let Some(word) = free.get(chunk as usize / 64) {
         // SYNC POINT: pool. Release, with the Acquire in `take`.
         word.fetch_or(1 << (chunk % 64), Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_taken_from_both_ends_up_to_a_limit() {
+        let free: [AtomicU64; 3] = core::array::from_fn(|_| AtomicU64::new(0));
+        [0, 1, 63, 64, 130].into_iter().for_each(|chunk| give(&free, chunk));
+        let last = |lowest| take_last(&free, lowest);
+        assert_eq!([last(131), last(130), last(65), last(64), last(2)], [None, Some(130), None, Some(64), Some(63)]);
+        assert_eq!((take(&free, 1), take(&free, 1), last(0), last(0), count(&free)), (Some(0), None, Some(1), None, 0));
     }
 }

@@ -167,9 +167,6 @@ pub(crate) fn start(folder: &[u8]) {
     info::remember_variables();
     platform::configure();
     culling::configure();
-    if culling::is_wanted() {
-        hooks::alloc::lead_all();
-    }
     shed::configure();
     control::configure();
     if let Err(why) = thread::prepare() {

@@ -128,6 +128,12 @@ impl State {
         self.held.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether recording was switched off when the thread looked last: see [`State::is_paused`].
+    #[inline(always)]
+    pub(crate) fn is_marked_paused(&self) -> bool {
+        self.held.load(Ordering::Relaxed) & State::PAUSED != 0
+    }
+
     /// Whether not all launches are recorded.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_thinned(&self) -> bool {

@@ -23,12 +23,14 @@ const LOOK: Duration = Duration::from_millis(500);
 pub(super) const LATE_NS: i64 = 700_000_000;
 /// So long the free of a block waits of which nothing is known; rows wait longer, so that it still stands in its place.
 const ORPHAN_NS: i64 = LATE_NS - 100_000_000;
+/// How often, at most, that is done for threads that have ended.
+const SWEEP: Duration = Duration::from_millis(200);
 /// How often what threads have counted is taken.
 const TAKE: Duration = Duration::from_millis(500);
 
 /// Which blocks are taken out of the table.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Take {
+enum Take {
     /// Those that are older than so many beats.
     Old(u64),
     /// Those of threads that have ended, and what these counted.
@@ -42,6 +44,9 @@ pub(in super::super) enum Take {
 pub(in super::super) struct Pending {
     looked: Option<Instant>,
     taken: Option<Instant>,
+    /// When the table was looked through for blocks of threads that have ended, and whether there are more such threads.
+    swept: Option<Instant>,
+    more_ended: bool,
     /// None until the collector has made the first one.
     beats: Option<Beats>,
     /// Blocks that threads have counted.
@@ -192,14 +197,15 @@ impl Process {
         }
         table.shift.store(shift, Ordering::Relaxed);
         table.limit.store(limit as u32, Ordering::Relaxed);
-        let beat = pending::beat_of(horizon, shift);
-        if beat != table.beat() {
-            table.stamp.store(pending::stamp(beat), Ordering::Release);
-            for row in
-                self.threads.iter().filter(|thread| thread.is_live()).filter_map(|thread| view.thread(thread.row))
-            {
-                counts(&view, row).into_iter().for_each(|counts| counts.known.store(UNKNOWN, Ordering::Relaxed));
-            }
+        let (beat, made) = (pending::beat_of(horizon, shift), table.made.load(Ordering::Relaxed));
+        // Nobody made beats for so long that their numbers may have gone round: what is there is of the last one, or before it.
+        let late = table.beat() != 0 && horizon.saturating_sub(made) >> shift > BEATS / 4;
+        if late {
+            self.take_pending(Take::All);
+        }
+        if late || beat != table.beat() {
+            table.made.store(horizon, Ordering::Relaxed);
+            self.set_beat(pending::stamp(beat));
         }
         let due = |last: &mut Option<Instant>, every| {
             let is_due = last.is_none_or(|last| last.elapsed() >= every);
@@ -220,15 +226,37 @@ impl Process {
 
     /// Takes everything: the process has ended, or nobody reads on.
     pub(in super::super) fn end_pending(&mut self) {
-        let Some(table) = self.segment.view().pending().filter(|_| self.has_pending()).map(|table| &table.stamp) else {
+        if self.has_pending() {
+            self.set_beat(0);
+            self.take_pending(Take::All);
+        }
+    }
+
+    /// Sets the present beat, which each thread sees at its next call.
+    fn set_beat(&self, stamp: u64) {
+        let view = self.segment.view();
+        let Some(table) = view.pending() else { return };
+        table.stamp.store(stamp, Ordering::Release);
+        for row in self.threads.iter().filter(|thread| thread.is_live()).filter_map(|thread| view.thread(thread.row)) {
+            counts(view, row).into_iter().for_each(|counts| counts.known.store(UNKNOWN, Ordering::Relaxed));
+        }
+    }
+
+    /// Takes what threads have left that have ended. Their rows wait for it: a thread that is made for each of many requests must not have the
+    /// table looked through a thousand times a second.
+    pub(in super::super) fn take_of_ended(&mut self, have_ended: bool) {
+        self.host.pending.more_ended |= have_ended;
+        if !self.host.pending.more_ended || self.host.pending.swept.is_some_and(|at| at.elapsed() < SWEEP) {
             return;
-        };
-        table.store(0, Ordering::Relaxed);
-        self.take_pending(Take::All);
+        }
+        self.host.pending.swept = Some(Instant::now());
+        self.host.pending.more_ended = false;
+        self.take_pending(Take::Ended);
+        self.threads.iter_mut().filter(|thread| thread.exited.is_some()).for_each(|thread| thread.is_swept = true);
     }
 
     /// Takes blocks out of the table: events, of the threads that allocated them.
-    pub(in super::super) fn take_pending(&mut self, what: Take) {
+    fn take_pending(&mut self, what: Take) {
         let view = *self.segment.view();
         let Some((Beats { shift, .. }, table)) = self.host.pending.beats.zip(view.pending()) else { return };
         let beat = table.beat();
@@ -250,7 +278,12 @@ impl Process {
             let now = clocks_of::now(self.clock);
             clock::in_order();
             if table.exchange(index, word, Word::NONE) {
-                self.tell(place, index, word, [pending::began(word.beat(), shift, now), now]);
+                self.tell(
+                    place,
+                    index,
+                    word,
+                    [pending::began(word.beat(), shift, table.made.load(Ordering::Relaxed)), now],
+                );
             }
         }
         if !matches!(what, Take::Old(_)) {
@@ -303,7 +336,8 @@ impl Process {
         });
         // What is known of ages is the thread's mean: that of each size would cost an addition for each block.
         let ticks = u128::from(counts.take_aged() << beats.shift);
-        let age_ns = (ticks * 1_000_000_000 / u128::from(beats.second.max(1)) / u128::from(pairs.max(1))) as i64;
+        let age_ns = (ticks * 1_000_000_000 / u128::from(beats.second.max(1)) / u128::from(pairs.max(1)))
+            .min(i64::MAX as u128) as i64;
         for (sized, calls) in taken {
             let word = Word(sized as u64);
             let hook = table.hooks[word.function()].load(Ordering::Relaxed) as usize;

@@ -76,10 +76,13 @@ macro_rules! entries {
                     }
                 }
 
-                /// Finds the next definition, if it is not known.
+                /// Finds the next definition, if it is not known, and there is one: a library that was opened, and not preloaded, comes
+                /// after libc, and nobody calls it.
                 pub(super) fn prepare() {
-                    if core::ptr::eq(NEXT.load(Ordering::Relaxed), late as *mut ()) {
-                        NEXT.store(find($symbol) as *mut (), Ordering::Relaxed);
+                    let known = !core::ptr::eq(NEXT.load(Ordering::Relaxed), late as *mut ());
+                    let found = if known { 0 } else { elf::next_definition($symbol) };
+                    if found != 0 {
+                        NEXT.store(found as *mut (), Ordering::Relaxed);
                     }
                 }
 

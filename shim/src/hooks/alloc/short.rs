@@ -2,8 +2,10 @@
 //! Everything else is left to [`culled`], as if nothing had been done.
 //!
 //! In assembly for the same reason as [`super::quick`]: what a compiler makes of [`culled`] is a third longer. A fork by a signal handler
-//! in the middle leaves a thread without counts, which is asked after the call of the next definition; and no more than one instruction
-//! changes what others see.
+//! in the middle leaves a thread without counts, which is asked after the call of the next definition. Between the few instructions that
+//! take a word and count it nothing is asked: a handler that forks there, and lets its child go on, has the pair counted twice.
+//!
+//! Blocks lie below 2^48 here, as the kernel gives memory to who does not ask for more.
 
 use core::mem::offset_of;
 
@@ -15,7 +17,6 @@ use crate::culling;
 use crate::thread::State;
 
 const COUNTS: usize = offset_of!(State, countdown);
-const HELD: usize = State::HELD_AT;
 
 /// An allocation whose size is in `$bytes` once `$before` has run, which may go to 2, the long way.
 macro_rules! allocation {
@@ -35,7 +36,7 @@ macro_rules! allocation {
                 "je 2f",
                 concat!("cmp ", $bytes, ", {most}"),
                 "jae 2f",
-                "cmp byte ptr [rcx + {held}], 0",
+                "test byte ptr [rcx + {held}], {paused}",
                 "jne 2f",
                 "mov r9, qword ptr [r8 + {known}]",
                 "test r9, r9",
@@ -84,7 +85,8 @@ macro_rules! allocation {
                 "2: jmp {long}",
                 ".cfi_endproc",
                 counts = const COUNTS,
-                held = const HELD,
+                held = const State::HELD_AT,
+                paused = const State::PAUSED,
                 most = const MOST_BYTES,
                 table = sym culling::TABLE,
                 known = const fixed::KNOWN,
