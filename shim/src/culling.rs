@@ -9,8 +9,6 @@
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-#[cfg(target_os = "linux")]
-use gputrace_abi::layout::THREADS_MAX;
 use gputrace_abi::layout::{View, malloc_mode};
 use gputrace_abi::pending::{self, Counts, MOST_BYTES, Pending, Place, SIZES, UNKNOWN, Word};
 use gputrace_abi::ring::Chunks;
@@ -308,22 +306,5 @@ pub(crate) fn begin_thread(state: &State, view: &View) {
 pub(crate) fn end_thread(state: &State) {
     if is_wanted() {
         state.set_counts(None);
-    }
-}
-
-/// A new account begins in the segment: what was counted and is pending is of an earlier one. Nobody is in a hook.
-#[cfg(target_os = "linux")]
-pub(crate) fn begin_anew(view: &View) {
-    let Some(table) = view.pending() else { return };
-    for index in 0..pending::SLOTS {
-        let _ = table.exchange(index, table.at(index), Word::NONE);
-    }
-    for row in (0..THREADS_MAX).filter_map(|number| view.thread(number)) {
-        let counts = row.counts.load(Ordering::Relaxed).checked_sub(1).and_then(|chunk| view.counts(chunk));
-        if let Some(counts) = counts {
-            counts.take(|_, _| {});
-            counts.take_aged();
-            counts.told.store(0, Ordering::Relaxed);
-        }
     }
 }

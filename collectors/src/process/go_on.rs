@@ -98,7 +98,7 @@ impl Process {
             let Some(row) = view.thread(thread.row) else { continue };
             // Numbers of its calls go on after any that an earlier row can have.
             thread.calls = numbered(&Counters::read(row).seen);
-            [thread.pairs_before, thread.told] = taken_before(&view, row);
+            [thread.pairs, thread.told] = taken_before(&view, row);
             thread.chain = heads.get(&(thread.row as u32)).and_then(|first| Chain::new(&view, *first));
             let ended = row.state.load(Ordering::Acquire) == thread_state::EXITED;
             if thread.chain.is_none()

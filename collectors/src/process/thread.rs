@@ -25,11 +25,9 @@ pub(crate) struct Thread {
     pub(super) read_to: u64,
     /// Events read, by class.
     pub(super) recorded: ByClass,
-    /// Of these, blocks that lived for a moment and were counted only; those of its blocks that the collector told of itself; and of the
-    /// former those that an earlier collector took.
+    /// Blocks that lived for a moment and were counted only, and those of its blocks that a collector told of itself, this one or an earlier one.
     pub(super) pairs: u64,
     pub(super) told: u64,
-    pub(super) pairs_before: u64,
     /// Driver calls and ranges that have their correlation id.
     pub(crate) calls: u64,
     pub(super) pushed: Pushed,
@@ -71,7 +69,6 @@ impl Thread {
             recorded: [0; CLASSES],
             pairs: 0,
             told: 0,
-            pairs_before: 0,
             calls: 0,
             pushed: Pushed::default(),
             latest_start: 0,
@@ -87,7 +84,7 @@ impl Thread {
     /// Its counters.
     pub(super) fn counters(&self, row: &ThreadRow) -> Counters {
         let mut counters = Counters::read(row);
-        counters.add_pending(self.pairs.saturating_add(self.pairs_before), self.told);
+        counters.add_pending(self.pairs, self.told);
         counters
     }
 

@@ -34,7 +34,7 @@ pub use word::{
 };
 
 /// Set in the second word of an event that was told late, beside the thread ([`late_thread`]).
-pub const LATE: u64 = 1 << 63;
+const LATE: u64 = 1 << 63;
 
 /// The second word of an event that was told late, of the thread with this id.
 pub const fn late(tid: u32) -> u64 {

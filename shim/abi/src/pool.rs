@@ -7,45 +7,33 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// Takes the lowest free chunk (which was most likely used last and is still in the cache), below `limit`.
 pub fn take(free: &[AtomicU64], limit: u32) -> Option<u32> {
-    for (n, word) in free.iter().enumerate() {
-        let first = n as u32 * 64;
-        let mut bits = word.load(Ordering::Relaxed);
-        while bits != 0 {
-            let bit = bits.trailing_zeros();
-            if first + bit >= limit {
-                return None;
-            }
-            // SYNC POINT: pool. Acquire, with the Release in `give`: the reader is done with the slots.
-            match word.compare_exchange_weak(bits, bits & !(1 << bit), Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Some(first + bit),
-                Err(now) => bits = now,
-            }
-        }
-        if first + 64 >= limit {
-            return None;
-        }
-    }
-    None
+    first(free.iter().enumerate(), u64::trailing_zeros, |chunk| chunk < limit)
 }
 
 /// Takes the highest free chunk, if it is no lower than this.
 pub fn take_last(free: &[AtomicU64], lowest: u32) -> Option<u32> {
-    for (n, word) in free.iter().enumerate().rev() {
-        let first = n as u32 * 64;
+    first(free.iter().enumerate().rev(), |bits| 63 - bits.leading_zeros(), |chunk| chunk >= lowest)
+}
+
+/// Takes the first free chunk in an order of words, and of the bits of each, if it may be taken; none that comes later may if it may not.
+fn first<'a>(
+    words: impl Iterator<Item = (usize, &'a AtomicU64)>,
+    bit_of: impl Fn(u64) -> u32,
+    may: impl Fn(u32) -> bool,
+) -> Option<u32> {
+    for (n, word) in words {
         let mut bits = word.load(Ordering::Relaxed);
         while bits != 0 {
-            let bit = 63 - bits.leading_zeros();
-            if first + bit < lowest {
+            let bit = bit_of(bits);
+            let chunk = n as u32 * 64 + bit;
+            if !may(chunk) {
                 return None;
             }
-            // SYNC POINT: pool. Acquire, as in `take`.
+            // SYNC POINT: pool. Acquire, with the Release in `give`: the reader is done with the slots.
             match word.compare_exchange_weak(bits, bits & !(1 << bit), Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Some(first + bit),
+                Ok(_) => return Some(chunk),
                 Err(now) => bits = now,
             }
-        }
-        if first <= lowest {
-            return None;
         }
     }
     None

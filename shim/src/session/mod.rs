@@ -319,7 +319,6 @@ fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
 #[cfg(target_os = "linux")]
 pub(crate) fn begin_anew(view: &View) {
     let header = view.header();
-    culling::begin_anew(view);
     stamp(header);
     header.switches.store(0, Ordering::Relaxed);
     control::begin(header);

@@ -113,6 +113,10 @@ impl State {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     pub(crate) const ROW_AT: usize = core::mem::offset_of!(State, row);
 
+    /// Where the distance to the next sample, or the address of the counts, stands, for such code.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    pub(crate) const COUNTDOWN_AT: usize = core::mem::offset_of!(State, countdown);
+
     /// Where the reasons stand, for such code.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     pub(crate) const HELD_AT: usize = core::mem::offset_of!(State, held);

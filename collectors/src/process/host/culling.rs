@@ -151,8 +151,8 @@ impl Culling {
         let end_ns = if self.until_ns == 0 { now_ns } else { now_ns.min(self.until_ns) };
         self.now_ns = self.now_ns.max(end_ns);
         self.sum_up(self.now_ns);
-        while self.earliest_ns().is_some() {
-            self.leave(i64::MAX, row);
+        while let Some((_, is_late)) = self.earliest() {
+            self.leave(is_late, i64::MAX, row);
         }
         self.blocks.clear();
     }
@@ -166,31 +166,31 @@ impl Culling {
             self.until_ns = now_ns.saturating_add(PERIOD_NS);
         }
         let longest_ns = self.within_ns.saturating_add(self.late_ns);
-        while let Some(start_ns) = self.earliest_ns() {
+        while let Some((start_ns, is_late)) = self.earliest() {
             let waits = now_ns.saturating_sub(start_ns) <= longest_ns;
             if waits && self.waiting.len() + self.late.len() < MOST_WAITING {
                 break;
             }
-            self.leave(now_ns, row);
+            self.leave(is_late, now_ns, row);
         }
     }
 
-    /// When the first began of those that wait. What was left out before it goes.
-    fn earliest_ns(&mut self) -> Option<i64> {
+    /// When the first began of those that wait, and whether it was told late. What was left out before it goes.
+    fn earliest(&mut self) -> Option<(i64, bool)> {
         while self.waiting.front().is_some_and(Option::is_none) {
             self.waiting.pop_front();
             self.first += 1;
         }
         let on_time = self.waiting.front().and_then(|call| Some(call.as_ref()?.start_ns));
         let late = self.late.keys().next().map(|(start_ns, _)| *start_ns);
-        on_time.into_iter().chain(late).min()
+        match (on_time, late) {
+            (Some(on_time), late) if late.is_none_or(|late| on_time <= late) => Some((on_time, false)),
+            (_, late) => Some((late?, true)),
+        }
     }
 
     /// The first of those that wait becomes a row.
-    fn leave(&mut self, now_ns: i64, row: &mut impl FnMut(&HostCall)) {
-        let late = self.late.keys().next().copied();
-        let on_time = self.waiting.front().and_then(|call| Some(call.as_ref()?.start_ns));
-        let is_late = late.is_some_and(|(start_ns, _)| on_time.is_none_or(|on_time| start_ns < on_time));
+    fn leave(&mut self, is_late: bool, now_ns: i64, row: &mut impl FnMut(&HostCall)) {
         let (number, call) = if is_late {
             let Some(((_, number), call)) = self.late.pop_first() else { return };
             (number, call)

@@ -136,12 +136,7 @@ fn counts<'a>(view: &'a View, row: &ThreadRow) -> Option<&'a Counts> {
 
 /// What an earlier collector took of a thread's counts, and how many of its blocks it told of.
 pub(in super::super) fn taken_before(view: &View, row: &ThreadRow) -> [u64; 2] {
-    let Some(counts) = counts(view, row) else { return [0; 2] };
-    let taken = counts.pairs.iter().zip(&counts.taken).map(|(pairs, taken)| {
-        let pairs = pairs.load(Ordering::Relaxed);
-        pairs.wrapping_sub((pairs as u32).wrapping_sub(taken.load(Ordering::Relaxed)).into())
-    });
-    [taken.fold(0, u64::wrapping_add), counts.told.load(Ordering::Relaxed)]
+    counts(view, row).map_or([0; 2], |counts| [counts.taken(), counts.told.load(Ordering::Relaxed)])
 }
 
 /// Gives back the chunk of a thread that has ended, and of which everything was taken.
@@ -278,12 +273,8 @@ impl Process {
             let now = clocks_of::now(self.clock);
             clock::in_order();
             if table.exchange(index, word, Word::NONE) {
-                self.tell(
-                    place,
-                    index,
-                    word,
-                    [pending::began(word.beat(), shift, table.made.load(Ordering::Relaxed)), now],
-                );
+                let start = pending::began(word.beat(), shift, table.made.load(Ordering::Relaxed));
+                self.tell(place, index, word, [start, now]);
             }
         }
         if !matches!(what, Take::Old(_)) {

@@ -73,6 +73,15 @@ impl Counts {
         }
     }
 
+    /// So many blocks were taken.
+    pub fn taken(&self) -> u64 {
+        let taken = self.pairs.iter().zip(&self.taken).map(|(pairs, taken)| {
+            let pairs = pairs.load(Ordering::Relaxed);
+            pairs.wrapping_sub((pairs as u32).wrapping_sub(taken.load(Ordering::Relaxed)).into())
+        });
+        taken.fold(0, u64::wrapping_add)
+    }
+
     /// Beats of [`Counts::aged`] that were not taken yet.
     pub fn take_aged(&self) -> u64 {
         let now = self.aged.load(Ordering::Relaxed);
@@ -98,7 +107,9 @@ mod tests {
         counts.pairs[7].store(4, Ordering::Relaxed);
         counts.pairs[SIZES - 1].store((2 << 32) + 1, Ordering::Relaxed);
         assert_eq!(take(), [(7, 1), (SIZES - 1, u32::MAX.into())]);
-        assert_eq!((take(), counts.sum()), (std::vec::Vec::new(), (2 << 32) + 5));
+        assert_eq!((take(), counts.sum(), counts.taken()), (std::vec::Vec::new(), (2 << 32) + 5, (2 << 32) + 5));
+        counts.pairs[7].store(6, Ordering::Relaxed);
+        assert_eq!((counts.sum(), counts.taken()), ((2 << 32) + 7, (2 << 32) + 5));
         counts.clear();
         assert_eq!((take(), counts.sum()), (std::vec::Vec::new(), 0));
     }

@@ -17,7 +17,7 @@ use gputrace_abi::layout::ThreadRow;
 use crate::thread::State;
 
 pub(super) const ROW: usize = State::ROW_AT;
-pub(super) const COUNTDOWN: usize = offset_of!(State, countdown);
+pub(super) const COUNTDOWN: usize = State::COUNTDOWN_AT;
 pub(super) const SEEN_ALLOC: usize = offset_of!(ThreadRow, seen) + 8 * Class::HostAlloc as usize;
 pub(super) const SEEN_FREE: usize = offset_of!(ThreadRow, seen) + 8 * Class::HostFree as usize;
 

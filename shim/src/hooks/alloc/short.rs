@@ -7,16 +7,13 @@
 //!
 //! Blocks lie below 2^48 here, as the kernel gives memory to who does not ask for more.
 
-use core::mem::offset_of;
-
 use gputrace_abi::pending::{BEATS, CALLOC, MALLOC, MOST_BYTES, SIZES, fixed, owner, sized, stamp};
 
 use super::{culled, entry};
-
 use crate::culling;
 use crate::thread::State;
 
-const COUNTS: usize = offset_of!(State, countdown);
+const COUNTS: usize = State::COUNTDOWN_AT;
 
 /// An allocation whose size is in `$bytes` once `$before` has run, which may go to 2, the long way.
 macro_rules! allocation {
