@@ -121,7 +121,7 @@ impl Engine {
     /// All that was complete at this moment, in ticks, is told.
     pub(super) fn settled(&mut self, at: u64) {
         self.settled = at;
-        let dropped = buffers::DROPPED.load(Ordering::Relaxed) + self.teller.lost;
+        let dropped = buffers::dropped() + self.teller.lost;
         self.teller.tell_at(text_kind::GPU_TIME, dropped, state::SETTLED, b"", at);
     }
 

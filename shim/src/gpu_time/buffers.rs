@@ -1,10 +1,11 @@
 //! Buffers for CUPTI's records: a bounded pool, given out when CUPTI asks, read by our thread when it gives them back.
 //!
-//! CUPTI asks in the program's own launches, and gives back in a thread of its own: neither waits here.
+//! CUPTI asks in the program's own launches, and gives back in a thread of its own: neither waits here, unless the user wants
+//! calls to wait for room.
 
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::{session, sys};
 
@@ -41,11 +42,17 @@ impl Buffer {
 
 static POOL: [Buffer; MOST] = [const { Buffer::new() }; MOST];
 /// Records that CUPTI says it dropped.
-pub(super) static DROPPED: AtomicU64 = AtomicU64::new(0);
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// CUPTI waits so long for a buffer, at most.
+const ROOM_LOOKS: u32 = 2000;
+const LOOK_NS: u64 = 1_000_000;
+/// The last one who waited got a buffer. Where our thread stands in CUPTI behind who waits here, none comes.
+static IS_WORTH_WAITING: AtomicBool = AtomicBool::new(true);
 
 /// CUPTI asks for a buffer. Without one it drops records, and says how many.
 pub(super) unsafe extern "C" fn request(buffer: *mut *mut u8, bytes: *mut usize, records: *mut usize) {
-    let at = take().unwrap_or(ptr::null_mut());
+    let at = take().or_else(wait).unwrap_or(ptr::null_mut());
     // SAFETY: CUPTI's own variables.
     unsafe {
         *buffer = at;
@@ -76,14 +83,39 @@ fn take() -> Option<*mut u8> {
     }
 }
 
-/// CUPTI gives a buffer back.
-pub(super) unsafe extern "C" fn complete(context: *mut c_void, stream: u32, at: *mut u8, _bytes: usize, valid: usize) {
+/// Waits for a buffer, if calls are to wait for room, and this is not the thread that makes it.
+#[cold]
+fn wait() -> Option<*mut u8> {
+    if !session::blocks() || super::is_reader() || !IS_WORTH_WAITING.load(Ordering::Relaxed) {
+        return None;
+    }
+    let taken = (0..ROOM_LOOKS).find_map(|_| {
+        sys::nap(LOOK_NS);
+        take()
+    });
+    IS_WORTH_WAITING.store(taken.is_some(), Ordering::Relaxed);
+    taken
+}
+
+/// Records that CUPTI dropped so far, all that it knows of.
+pub(super) fn dropped() -> u64 {
+    // Those of the last buffers that it asked for in vain: no buffer came back since, to be asked beside.
+    ask_dropped(ptr::null_mut(), 0);
+    DROPPED.load(Ordering::Relaxed)
+}
+
+fn ask_dropped(context: *mut c_void, stream: u32) {
     let mut dropped = 0;
     if let Some(cupti) = super::cupti() {
-        // SAFETY: CUPTI's own context and stream; it writes one number.
+        // SAFETY: CUPTI's own context and stream, or null for what it keeps for all; it writes one number.
         unsafe { (cupti.dropped)(context, stream, &raw mut dropped) };
     }
     DROPPED.fetch_add(dropped as u64, Ordering::Relaxed);
+}
+
+/// CUPTI gives a buffer back.
+pub(super) unsafe extern "C" fn complete(context: *mut c_void, stream: u32, at: *mut u8, _bytes: usize, valid: usize) {
+    ask_dropped(context, stream);
     if let Some(buffer) = POOL.iter().find(|buffer| !at.is_null() && buffer.at.load(Ordering::Relaxed) == at) {
         buffer.valid.store(valid.min(BYTES), Ordering::Relaxed);
         buffer.since.store(session::now(), Ordering::Relaxed);

@@ -218,7 +218,12 @@ unsafe extern "C" fn run(_: *mut c_void) -> *mut c_void {
 
 /// Whether the calling thread is one of ours that call CUPTI.
 fn is_own_thread() -> bool {
-    THREAD.load(Ordering::Relaxed) == sys::gettid() || flusher::is_this()
+    is_reader() || flusher::is_this()
+}
+
+/// Whether it is the one that reads what CUPTI gives back.
+fn is_reader() -> bool {
+    THREAD.load(Ordering::Relaxed) == sys::gettid()
 }
 
 /// The library's functions, once they are known.
