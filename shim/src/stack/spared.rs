@@ -14,18 +14,23 @@ use crate::thread::State;
 const APART_US: u64 = 100_000;
 /// They take no more than this part of the budget.
 const PART: u64 = 10;
-/// When that was, in ticks, and what all stacks had taken before it.
+/// When that was, in ticks (0: none was since stacks are left out), and what all stacks had taken before it.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 static BEFORE: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the stack that is due now is left out for the budget, and counted as such.
 pub(super) fn is_left_out(state: &State) -> bool {
     let header = state.header();
+    let last = TAKEN.load(Ordering::Relaxed);
     if !Shed::of(header.shed.load(Ordering::Relaxed)).stacks {
+        if last != 0 {
+            TAKEN.store(0, Ordering::Relaxed);
+        }
         return false;
     }
-    let (last, now) = (TAKEN.load(Ordering::Relaxed), state.now());
-    let is_due = now.wrapping_sub(last) >= rate::ticks(APART_US).max(rest(header));
+    let now = state.now();
+    // What those took that were not left out says nothing of the next one.
+    let is_due = last == 0 || now.wrapping_sub(last) >= rate::ticks(APART_US).max(rest(header));
     // Of threads that come at the same moment one takes its stack.
     if is_due && TAKEN.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
         BEFORE.store(header.stack_ticks.load(Ordering::Relaxed), Ordering::Relaxed);
