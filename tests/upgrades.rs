@@ -13,8 +13,9 @@ use crate::switching::grids;
 use crate::util::{Driver, Scratch, Trace, count, driver_folder, gputrace, lacks, needs, poll, program};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Where a segment's version stands in it.
+/// Where a segment's version stands in it, and that of the oldest reader that reads it.
 const VERSION_AT: u64 = 8;
+const NEEDS_AT: u64 = 1140;
 
 /// The one segment's file of a session.
 fn segment(session: &Session<'_>) -> PathBuf {
@@ -26,9 +27,11 @@ fn segment(session: &Session<'_>) -> PathBuf {
 }
 
 /// What the gputrace that wrote it calls version 1, another one does not, whichever of the two is the newer.
-fn is_told(session: &Session<'_>, version: u32) {
+fn is_told(session: &Session<'_>, version: u32, needs: u32) {
     let file = File::options().write(true).open(segment(session)).expect("a segment");
-    file.write_all_at(&version.to_le_bytes(), VERSION_AT).expect("it can be written");
+    for (at, word) in [(VERSION_AT, version), (NEEDS_AT, needs)] {
+        file.write_all_at(&word.to_le_bytes(), at).expect("it can be written");
+    }
 }
 
 #[test]
@@ -47,7 +50,7 @@ fn a_process_whose_shim_is_of_another_version_runs_on_and_is_named_with_both() {
         if known {
             session.end(libc::SIGTERM);
         }
-        is_told(&session, 7);
+        is_told(&session, 7, 7);
         session.collect();
         session.until_made(&file, 100);
         let manifest = || Trace::open(&session.trace).manifests().pop();
@@ -59,7 +62,7 @@ fn a_process_whose_shim_is_of_another_version_runs_on_and_is_named_with_both() {
         assert_eq!(code, Some(0));
         assert_eq!(said.lines().filter(|line| line.contains(&format!("is not traced: {both}"))).count(), 1, "{said}");
         // Whoever has its version goes on with it: what its ring has room for is not lost, and each of its calls counted.
-        is_told(&session, 1);
+        is_told(&session, 1, 1);
         session.collect();
         let made = session.stop(running, &file);
         session.settle();
@@ -72,6 +75,27 @@ fn a_process_whose_shim_is_of_another_version_runs_on_and_is_named_with_both() {
             fs::remove_dir_all(folder).expect("ours");
         }
     }
+}
+
+#[test]
+fn a_process_whose_shim_is_newer_is_collected_where_its_version_only_adds_something() {
+    let scratch = Scratch::new();
+    let mut session = Session::new(&scratch, &["--detail", "full"]);
+    session.collect();
+    let file = session.file("newer");
+    session.end(libc::SIGTERM);
+    let running = session.start(&file);
+    session.until_made(&file, 100);
+    is_told(&session, 7, 1);
+    session.collect();
+    let made = session.stop(running, &file);
+    session.settle();
+    let (code, said) = session.end(libc::SIGTERM);
+    assert!(code == Some(0) && !said.contains("is not traced"), "{said}");
+    let trace = Trace::open(&session.trace);
+    let [(seen, lost)] = launches(&trace)[..] else { panic!("{:?}", launches(&trace)) };
+    let recorded: u64 = grids(&trace).iter().map(|(_, count)| *count as u64).sum();
+    assert_eq!((seen, recorded + lost), (made, made));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use gputrace_abi::hello::Refusal;
 use gputrace_abi::layout::{ADDRESS_SPACE_SHARE, CHUNKS_AT, CHUNKS_MAX, SMALLEST_BYTES, View, info};
 use gputrace_abi::ring::CHUNK_BYTES;
 use gputrace_abi::sync::Ordering;
-use gputrace_abi::{MAGIC, VERSION};
+use gputrace_abi::{MAGIC, VERSION, is_readable};
 
 /// Largest size that has a meaning.
 const LARGEST: u64 = (CHUNKS_AT + CHUNKS_MAX * CHUNK_BYTES) as u64;
@@ -79,10 +79,8 @@ impl Segment {
         if header.magic.load(Ordering::Acquire) != MAGIC {
             return Err(Refused::Magic);
         }
-        match header.version.load(Ordering::Relaxed) {
-            VERSION => Ok(segment),
-            other => Err(Refused::Version(other)),
-        }
+        let [version, needs] = [&header.version, &header.needs].map(|word| word.load(Ordering::Relaxed));
+        if is_readable(version, needs) { Ok(segment) } else { Err(Refused::Version(version)) }
     }
 
     /// The segment's parts.

@@ -165,19 +165,20 @@ pub(super) fn receive(connection: &OwnedFd) -> Message {
     // A process of a pid namespace that is not below ours has no pid here; its own number must do.
     let pid = if peer.pid > 0 { peer.pid } else { hello.pid as i32 };
     let mut memory = None;
-    let segment = match (hello.version, fds.into_iter().next(), Refusal::from_number(hello.segment_bytes)) {
-        (gputrace_abi::VERSION, Some(fd), _) => {
+    // What version the segment is of stands in itself.
+    let segment = match (fds.into_iter().next(), Refusal::from_number(hello.segment_bytes)) {
+        (Some(fd), _) => {
             let segment = Segment::map(fd.as_fd());
             memory = Some(fd);
             segment
         }
-        (gputrace_abi::VERSION, None, Some(why)) => Err(Refused::Told(why)),
-        (gputrace_abi::VERSION, None, None) if hello.segment_bytes == FILE => {
+        (None, Some(why)) => Err(Refused::Told(why)),
+        (None, None) if hello.segment_bytes == FILE => {
             let pidfd = peer_pidfd(connection, peer.pid).filter(|_| peer.pid > 0);
             return Message::File(pidfd.map(|pidfd| Announced { claimed: hello.pid as i32, file: exe, pid, pidfd }));
         }
-        (gputrace_abi::VERSION, None, None) => return Message::Nothing,
-        (other, ..) => Err(Refused::Version(other)),
+        (None, None) if hello.version > gputrace_abi::VERSION => Err(Refused::Version(hello.version)),
+        (None, None) => return Message::Nothing,
     };
     let foreign = peer.pid <= 0;
     Message::Segment(Arrival {

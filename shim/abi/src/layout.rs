@@ -209,6 +209,8 @@ pub struct Header {
     pub told_window: AtomicU64,
     /// 1: the table of [`crate::pending`] stands behind the chunks.
     pub pending: AtomicU32,
+    /// [`crate::NEEDS`].
+    pub needs: AtomicU32,
 }
 
 /// Set in [`Header::shared_taken`] when the chunk is open.
@@ -297,6 +299,7 @@ const _: () = {
     assert!(offset_of!(Header, windows_ppm) == 488);
     assert!(offset_of!(Header, shed) == 500);
     assert!(offset_of!(Header, stack_ticks) == 512);
+    assert!(offset_of!(Header, needs) == 1140);
     assert!(size_of::<HookRow>() == 64);
     assert!(size_of::<ThreadRow>() == 512);
     assert!(offset_of!(ThreadRow, in_flight_hook) == 16);

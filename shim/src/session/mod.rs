@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use gputrace_abi::clock::{self, ClockKind};
 use gputrace_abi::hello::Refusal;
 use gputrace_abi::layout::{self, COUNTER_BLOCKS, Header, SHARED_COUNTERS, SMALLEST_BYTES, View, note};
-use gputrace_abi::{MAGIC, VERSION};
+use gputrace_abi::{MAGIC, NEEDS, VERSION};
 
 #[cfg(target_os = "linux")]
 use linux as platform;
@@ -284,6 +284,7 @@ fn fill(base: *mut u8, bytes: u64, forked: bool, notes: u32) {
     let header = view.header();
     let put = |word: &AtomicU32, value: u32| word.store(value, Ordering::Relaxed);
     put(&header.version, VERSION);
+    put(&header.needs, NEEDS);
     let kind = if COUNTER.load(Ordering::Relaxed) != 0 { clock::COUNTER } else { ClockKind::Monotonic };
     put(&header.clock, kind as u32);
     header.segment_bytes.store(bytes, Ordering::Relaxed);
