@@ -1,34 +1,35 @@
 //! The recorded blocks that live, so that their frees are recorded too.
 //!
-//! A free asks a filter first: one byte for each page of addresses (hashed), the number of recorded blocks that live there. Most
-//! frees end there. Behind it is an exact table, in buckets of a cache line. Counts are exact too, so the filter is as good after
-//! days as at the start: a block that would overflow its page's count, or finds its bucket full, is not followed, and
-//! counted. Both are made for the machine: should all its memory be allocated, the table is half full.
+//! A free asks a filter first: one byte for each 256 bytes of addresses (what lies 4 GiB above counts with it), the number of recorded blocks
+//! that begin there. Most frees end there. By pages it would cost several times as much: a program frees most where it has
+//! just allocated, and a recorded block that lives there would send all frees of its page the long way. Of its 16 MiB most is never
+//! written, and so is one and the same page of zeros to the processor's caches. Behind it is an exact table, in
+//! buckets of a cache line. Counts are exact too, so the filter is as good after days as at the start: a block that would
+//! overflow its cell's count, or finds its bucket full, is not followed, and counted. The table is made for the machine: should all its memory be
+//! allocated, it is half full.
 
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
 use crate::{session, sys};
 
-/// Places of the table, and pages that the filter tells apart, at least and at most. Powers of two.
+/// Places of the table at least and at most. Powers of two.
 const FEWEST: usize = 1 << 16;
 const MOST: usize = 1 << 23;
 
-/// Always looked at: the page of no block, so that `free(NULL)` takes the slow way, and the fast one need not ask.
+/// Always looked at: the cell of no block, so that `free(NULL)` takes the slow way, and the fast one need not ask.
 const ALWAYS: u8 = u8::MAX;
-/// More recorded blocks of a page are not followed.
+/// More recorded blocks of a cell are not followed.
 const FULL: u8 = u8::MAX - 1;
 
 const BUCKET: usize = 8;
 #[repr(align(64))]
 struct Bucket([AtomicUsize; BUCKET]);
 
-/// A page's addresses differ in so many bits.
-pub(crate) const PAGE_BITS: u32 = 12;
-static FEW_PAGES: [AtomicU8; FEWEST] = [const { AtomicU8::new(0) }; FEWEST];
-pub(crate) static PAGES: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const FEW_PAGES).cast_mut().cast());
-/// One less than there are pages.
-pub(crate) static PAGE_MASK: AtomicUsize = AtomicUsize::new(FEWEST - 1);
-/// Null where nothing is sampled, or no memory was there.
+/// A cell's addresses differ in so many bits. Which cell it is say the others of an address's lower half.
+pub(crate) const CELL_BITS: u32 = 8;
+const CELLS: usize = 1 << (u32::BITS - CELL_BITS);
+/// Null where nothing is sampled, or no memory was there. Neither is ever unmapped.
+pub(crate) static FILTER: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
 static BUCKETS: AtomicPtr<Bucket> = AtomicPtr::new(core::ptr::null_mut());
 /// One less than there are buckets.
 static BUCKET_MASK: AtomicUsize = AtomicUsize::new(0);
@@ -37,40 +38,41 @@ static BUCKET_MASK: AtomicUsize = AtomicUsize::new(0);
 pub(crate) fn prepare(mean_bytes: u64) {
     let blocks = sys::memory_bytes().checked_div(mean_bytes).unwrap_or(0).min(MOST as u64) as usize;
     let places = blocks.saturating_mul(2).next_power_of_two().clamp(FEWEST, MOST);
-    if let Ok(at) = sys::map(places * size_of::<usize>(), None) {
-        BUCKET_MASK.store(places / BUCKET - 1, Ordering::Relaxed);
-        BUCKETS.store(at.cast(), Ordering::Release);
+    let (Ok(filter), Ok(buckets)) = (sys::map(CELLS, None), sys::map(places * size_of::<usize>(), None)) else {
+        return;
+    };
+    sys::keep_pages_small(filter, CELLS);
+    BUCKET_MASK.store(places / BUCKET - 1, Ordering::Relaxed);
+    BUCKETS.store(buckets.cast(), Ordering::Relaxed);
+    // SYNC POINT: filter. Release, with the Acquire in `cell`: who sees the filter sees the table.
+    FILTER.store(filter.cast(), Ordering::Release);
+    if let Some(of_none) = cell(0) {
+        of_none.store(ALWAYS, Ordering::Relaxed);
     }
-    page(0).store(ALWAYS, Ordering::Relaxed);
-    if places > FEWEST
-        && let Ok(at) = sys::map(places, None)
-    {
-        let pages: *mut AtomicU8 = at.cast();
-        // SAFETY: the first byte of a new mapping that nobody else knows yet.
-        unsafe { (*pages).store(ALWAYS, Ordering::Relaxed) };
-        // A free between these two lines looks at fewer pages than there are.
-        PAGES.store(pages, Ordering::Relaxed);
-        // SYNC POINT: pages. Release, with the Acquire in `page`.
-        PAGE_MASK.store(places - 1, Ordering::Release);
-    }
+}
+
+/// Whether there is a filter to be asked.
+pub(crate) fn is_prepared() -> bool {
+    !FILTER.load(Ordering::Acquire).is_null()
 }
 
 #[inline(always)]
-fn page(address: usize) -> &'static AtomicU8 {
-    // SYNC POINT: pages. Acquire, with the Release in `prepare`: who sees the larger mask sees the larger filter.
-    let at = address >> PAGE_BITS & PAGE_MASK.load(Ordering::Acquire);
-    // SAFETY: there are at least so many pages, which are never unmapped; any byte is a count.
-    unsafe { &*PAGES.load(Ordering::Relaxed).add(at) }
+fn cell(address: usize) -> Option<&'static AtomicU8> {
+    // SYNC POINT: filter. Acquire, with the Release in `prepare`.
+    let filter = FILTER.load(Ordering::Acquire);
+    let at = address as u32 >> CELL_BITS;
+    // SAFETY: null, or as many bytes as the shift leaves numbers; any byte is a count.
+    (!filter.is_null()).then(|| unsafe { &*filter.add(at as usize) })
 }
 
-/// Whether a block at this address may have been recorded. False for all others but those on the same few pages.
+/// Whether a block at this address may have been recorded. False for all others but those in the same few cells.
 #[inline(always)]
 pub(crate) fn may_be(address: usize) -> bool {
-    page(address).load(Ordering::Relaxed) != 0
+    cell(address).is_some_and(|cell| cell.load(Ordering::Relaxed) != 0)
 }
 
 fn bucket(address: usize) -> Option<&'static Bucket> {
-    let buckets = BUCKETS.load(Ordering::Acquire);
+    let buckets = BUCKETS.load(Ordering::Relaxed);
     let hash = (address as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     let at = hash as usize & BUCKET_MASK.load(Ordering::Relaxed);
     // SAFETY: null, or the table, which has a bucket for each number that the mask leaves, and is never unmapped.
@@ -87,36 +89,35 @@ pub(crate) fn insert(address: usize) {
 }
 
 fn find_place(address: usize) -> bool {
-    let Some(Bucket(places)) = bucket(address) else { return false };
-    let page = page(address);
+    let (Some(cell), Some(Bucket(places))) = (cell(address), bucket(address)) else { return false };
     let more = |n: u8| match n {
         ALWAYS => Some(ALWAYS),
         FULL => None,
         n => Some(n + 1),
     };
-    // The page first: a free that came between would find nothing to look for.
-    if page.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
+    // The cell first: a free that came between would find nothing to look for.
+    if cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
         return false;
     }
     let placed = places.iter().any(|p| p.compare_exchange(0, address, Ordering::Relaxed, Ordering::Relaxed).is_ok());
     if !placed {
-        leave(page);
+        leave(cell);
     }
     placed
 }
 
-fn leave(page: &AtomicU8) {
+fn leave(cell: &AtomicU8) {
     let fewer = |n: u8| if n == ALWAYS { None } else { n.checked_sub(1) };
-    let _ = page.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
+    let _ = cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
 }
 
 /// Whether the block that is about to be freed was recorded; forgets it. Before the free: another thread may get, and
 /// record, the same address right after it.
 pub(crate) fn remove(address: usize) -> bool {
-    let Some(Bucket(places)) = bucket(address) else { return false };
+    let (Some(cell), Some(Bucket(places))) = (cell(address), bucket(address)) else { return false };
     let found = places.iter().any(|p| p.compare_exchange(address, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok());
     if found {
-        leave(page(address));
+        leave(cell);
     }
     found
 }

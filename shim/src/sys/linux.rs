@@ -250,6 +250,12 @@ pub(crate) fn leave_out_of_dumps(at: *mut u8, bytes: usize) {
     let _ = unsafe { call(libc::SYS_madvise, [at as usize, bytes, libc::MADV_DONTDUMP as usize, 0, 0, 0]) };
 }
 
+/// Has memory that is used here and there take no more than that: no huge pages.
+pub(crate) fn keep_pages_small(at: *mut u8, bytes: usize) {
+    // SAFETY: the range is a mapping of ours, and the advice changes nothing that it holds.
+    let _ = unsafe { call(libc::SYS_madvise, [at as usize, bytes, libc::MADV_NOHUGEPAGE as usize, 0, 0, 0]) };
+}
+
 /// Makes the kernel give a forked child zeros in place of these pages. Needs Linux 4.14.
 ///
 /// An emulator (qemu-user 7.2) takes each advice for a hint, ignores it and reports success. It is known by its taking

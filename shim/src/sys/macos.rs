@@ -164,6 +164,9 @@ pub(crate) unsafe fn unmap(at: *mut u8, bytes: usize) {
 /// Core dumps of macOS leave no memory out.
 pub(crate) fn leave_out_of_dumps(_: *mut u8, _: usize) {}
 
+/// macOS makes no huge pages of its own accord.
+pub(crate) fn keep_pages_small(_: *mut u8, _: usize) {}
+
 /// Writes one line to stderr, in one call.
 pub(crate) fn complain(line: &[u8]) {
     // SAFETY: the call reads the slice.

@@ -3,8 +3,8 @@
 //! Rust's own `thread_local!` may allocate and registers destructors, inside malloc; general-dynamic access costs a
 //! call. A hidden symbol in `.tbss` and an offset from the thread register cost 0.6 ns and can do neither.
 
-use crate::sampling;
 use crate::thread::State;
+use crate::{sampling, tracked};
 
 core::arch::global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
@@ -15,7 +15,7 @@ core::arch::global_asm!(
     ".size gputrace_thread_state, 8",
     "gputrace_thread_state:",
     ".zero 8",
-    // The same where malloc is sampled, else null: all that the quick way of its entries has to ask.
+    // The same where malloc is sampled and there is a filter for frees, else null: all that the quick way of its entries has to ask.
     ".hidden gputrace_sampled",
     ".globl gputrace_sampled",
     ".type gputrace_sampled, @object",
@@ -92,7 +92,7 @@ pub(crate) fn get() -> Option<&'static State> {
 
 /// Sets the calling thread's state.
 pub(crate) fn set(state: Option<&'static State>) {
-    let sampled = state.filter(|state| sampling::is_sampling() && state.row().is_some());
+    let sampled = state.filter(|state| sampling::is_sampling() && tracked::is_prepared() && state.row().is_some());
     let word = |state: Option<&'static State>| state.map_or(core::ptr::null(), core::ptr::from_ref);
     // SAFETY: the words are the thread's own, one behind the other.
     unsafe {
