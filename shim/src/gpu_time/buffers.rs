@@ -47,12 +47,15 @@ static DROPPED: AtomicU64 = AtomicU64::new(0);
 /// CUPTI waits so long for a buffer, at most.
 const ROOM_LOOKS: u32 = 2000;
 const LOOK_NS: u64 = 1_000_000;
-/// The last one who waited got a buffer. Where our thread stands in CUPTI behind who waits here, none comes.
+/// The last one who asked got a buffer. Where our thread stands in CUPTI behind who waits here, none comes.
 static IS_WORTH_WAITING: AtomicBool = AtomicBool::new(true);
 
 /// CUPTI asks for a buffer. Without one it drops records, and says how many.
 pub(super) unsafe extern "C" fn request(buffer: *mut *mut u8, bytes: *mut usize, records: *mut usize) {
-    let at = take().or_else(wait).unwrap_or(ptr::null_mut());
+    let at = take().or_else(wait);
+    // Who waited in vain did so for those behind, until there are buffers again.
+    IS_WORTH_WAITING.store(at.is_some(), Ordering::Relaxed);
+    let at = at.unwrap_or(ptr::null_mut());
     // SAFETY: CUPTI's own variables.
     unsafe {
         *buffer = at;
@@ -89,12 +92,10 @@ fn wait() -> Option<*mut u8> {
     if !session::blocks() || super::is_reader() || !IS_WORTH_WAITING.load(Ordering::Relaxed) {
         return None;
     }
-    let taken = (0..ROOM_LOOKS).find_map(|_| {
+    (0..ROOM_LOOKS).find_map(|_| {
         sys::nap(LOOK_NS);
         take()
-    });
-    IS_WORTH_WAITING.store(taken.is_some(), Ordering::Relaxed);
-    taken
+    })
 }
 
 /// Records that CUPTI dropped so far, all that it knows of.
