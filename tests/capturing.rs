@@ -59,6 +59,30 @@ fn a_range_that_is_recorded_has_its_own_row() {
     assert!(all.contains(&("validation", true)) && all.contains(&("inside", true)), "{all:?}");
 }
 
+#[test]
+fn who_recorded_nothing_is_told_what_did_not_come() {
+    let never = |scenario: &str, options: &[&str], says: &str| {
+        let scratch = Scratch::new();
+        let run = captured(&scratch, scenario).options(options).traced().expect(0);
+        let line = format!("recording was on in 0 intervals: {says}");
+        assert!(run.whole_lines().contains(&line), "{options:?}: {}", run.stderr);
+    };
+    never("steps", &["--capture-steps", "9..12"], "step 9 did not begin in any process");
+    never("steps", &["--capture-steps", "9..12", "--nvtx-capture", "step"], "step 9, of ranges named step, did not");
+    never("ranges", &["--nvtx-capture", "training2"], "no NVTX range named training2 began");
+    never(
+        "ranges",
+        &["--capture-range", "cudaProfilerApi"],
+        "neither cudaProfilerStart nor cuProfilerStart was called",
+    );
+    never("ranges", &["--capture-range", "signal"], "gputrace got no SIGUSR2");
+    never("ranges", &["--start-paused"], "nobody switched it on (gputrace start)");
+    never("ranges", &["--delay", "60"], "the run ended before --delay was over");
+    let scratch = Scratch::new();
+    let run = captured(&scratch, "ranges").options(["--nvtx-capture", "training"]).traced().expect(0);
+    assert!(!run.whole_lines().contains("began"), "{}", run.stderr);
+}
+
 /// The intervals of a run of a loop, which is told to stop when it has been recorded in so many; and when it began.
 fn of_a_loop(options: &[&str], wanted: usize, meanwhile: impl FnOnce(&Scratch, i32)) -> (Vec<Interval>, i64) {
     let scratch = Scratch::new();

@@ -134,6 +134,23 @@ impl CaptureArgs {
         [("GPUTRACE_PAUSED", if is_paused { "on" } else { "off" }.to_owned()), ("GPUTRACE_CAPTURE", by)]
     }
 
+    /// What is to switch recording on, said of a run in which it did not come.
+    pub(crate) fn awaited(&self) -> Option<String> {
+        let name = self.nvtx_capture.as_deref();
+        Some(match (self.range().ok()?, self.capture_steps) {
+            (CaptureRange::CudaProfilerApi, _) => "neither cudaProfilerStart nor cuProfilerStart was called".to_owned(),
+            (CaptureRange::Nvtx, _) => format!("no NVTX range named {} began", name.unwrap_or_default()),
+            (CaptureRange::Steps, Some(Steps { first, .. })) => {
+                let named = name.map(|name| format!(", of ranges named {name},")).unwrap_or_default();
+                format!("step {first}{named} did not begin in any process")
+            }
+            (CaptureRange::Signal, _) => "gputrace got no SIGUSR2".to_owned(),
+            _ if self.start_paused => "nobody switched it on (gputrace start)".to_owned(),
+            _ if self.delay.is_some() => "the run ended before --delay was over".to_owned(),
+            _ => return None,
+        })
+    }
+
     /// What the clock says of a run that starts now.
     pub(crate) fn schedule(&self) -> Option<Capture> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

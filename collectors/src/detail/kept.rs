@@ -22,6 +22,9 @@ pub struct KeptDetail {
     /// Intervals that triggers opened, in order. All events that began in one are there, but those that the account calls lost.
     #[serde(default)]
     pub intervals: Vec<Interval>,
+    /// Where recording was never on: why, as a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub never: Option<String>,
     /// Triggers that came when there were as many intervals as may be.
     #[serde(default)]
     pub refused: u64,

@@ -134,7 +134,10 @@ impl Drain {
 
     /// As [`Switch::describe`] has it.
     pub(super) fn describe_switches(&self) -> Option<KeptDetail> {
-        self.switch.describe(self.processes.values().map(|process| &process.recording), self.clocks.now_ns())
+        let recordings = self.processes.values().map(|process| &process.recording);
+        let mut kept = self.switch.describe(recordings, self.clocks.now_ns())?;
+        kept.never = self.config.awaited.clone().filter(|_| kept.intervals.is_empty());
+        Some(kept)
     }
 }
 

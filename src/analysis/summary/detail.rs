@@ -26,7 +26,11 @@ pub(super) fn lines(content: &Content<'_>) -> String {
     let all = left_out + kept;
     let of_all = if all == 0 { String::new() } else { format!(" ({})", share(kept as f64 / all as f64)) };
     let mut out = match switched {
-        true => format!("recording was on in {}\n", plural(intervals.len(), "interval", "intervals")),
+        true => {
+            let why = about().find_map(|detail| detail.never.as_deref()).filter(|_| intervals.is_empty());
+            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+            format!("recording was on in {}{why}\n", plural(intervals.len(), "interval", "intervals"))
+        }
         false => {
             format!("single events kept: {what}; {} of {} events{of_all}\n", number(kept as f64), number(all as f64))
         }

@@ -18,6 +18,7 @@ pub(in crate::commands) fn configure(config: &mut Config, args: &RecordArgs) {
     (config.max_age, config.keep_detail) = (args.limits.max_age, args.limits.keep_detail);
     config.detail = args.detail.wanted();
     config.capture = args.capture.schedule();
+    config.awaited = args.capture.awaited();
     config.host_memory = args.malloc.asked(args.stacks);
     config.debuginfod = args.debuginfod;
     config.counters = args.counters.0.map(|hz| Asked { hz, cpu: args.cpu_counters == Switch::On });
