@@ -138,6 +138,12 @@ pub(crate) fn launches(trace: &Trace) -> Vec<(u64, u64)> {
     all
 }
 
+/// Launches of the one process that the trace knows: seen, lost, and those that have a row.
+pub(crate) fn account(trace: &Trace) -> (u64, u64, u64) {
+    let [(seen, lost)] = launches(trace)[..] else { panic!("{:?}", launches(trace)) };
+    (seen, lost, grids(trace).iter().map(|(_, count)| *count as u64).sum())
+}
+
 /// Launches in the sums of a trace.
 fn summed(trace: &Trace, table: &str) -> u64 {
     trace.summed(table).iter().filter(|((_, class), _)| class == "launch").map(|(_, count)| *count).sum()
@@ -200,9 +206,8 @@ fn after_a_killed_collector_the_next_one_goes_on() {
     let trace = Trace::open(&session.trace);
     let recovered = trace.manifest().recovered.expect("it was killed");
     assert!(recovered.taken_over, "{recovered:?}");
-    let [(seen, lost)] = launches(&trace)[..] else { panic!("{:?}", launches(&trace)) };
+    let (seen, lost, recorded) = account(&trace);
     assert_eq!(seen, made);
-    let recorded: u64 = grids(&trace).iter().map(|(_, count)| *count as u64).sum();
     assert_eq!(recorded, made - lost, "rows and losses are all launches");
     assert!(lost < made / 2, "{lost} of {made} lost");
     trace.assert_balanced();

@@ -8,8 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::faults::one_line;
-use crate::standing::{Session, launches};
-use crate::switching::grids;
+use crate::standing::{Session, account};
 use crate::util::{Driver, Scratch, Trace, count, driver_folder, gputrace, lacks, needs, poll, program};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -68,8 +67,7 @@ fn a_process_whose_shim_is_of_another_version_runs_on_and_is_named_with_both() {
         session.settle();
         session.end(libc::SIGTERM);
         let trace = Trace::open(&session.trace);
-        let [(seen, lost)] = launches(&trace)[..] else { panic!("{:?}", launches(&trace)) };
-        let recorded: u64 = grids(&trace).iter().map(|(_, count)| *count as u64).sum();
+        let (seen, lost, recorded) = account(&trace);
         assert_eq!((seen, recorded + lost), (made, made), "known before: {known}");
         for folder in [&session.root, &session.trace] {
             fs::remove_dir_all(folder).expect("ours");
@@ -93,8 +91,7 @@ fn a_process_whose_shim_is_newer_is_collected_where_its_version_only_adds_someth
     let (code, said) = session.end(libc::SIGTERM);
     assert!(code == Some(0) && !said.contains("is not traced"), "{said}");
     let trace = Trace::open(&session.trace);
-    let [(seen, lost)] = launches(&trace)[..] else { panic!("{:?}", launches(&trace)) };
-    let recorded: u64 = grids(&trace).iter().map(|(_, count)| *count as u64).sum();
+    let (seen, lost, recorded) = account(&trace);
     assert_eq!((seen, recorded + lost), (made, made));
 }
 
@@ -116,11 +113,10 @@ fn a_collector_and_its_process_that_are_killed_at_once_leave_what_the_ring_holds
     session.end(libc::SIGTERM);
     let trace = Trace::open(&session.trace);
     let made = crate::switching::made(&file).expect("a count") as u64;
-    let [(seen, lost)] = launches(&trace)[..] else { panic!("{:?}", launches(&trace)) };
+    let (seen, lost, recorded) = account(&trace);
     // It says how many it made after each wait for some of them.
     assert!((made..made + 100).contains(&seen), "{seen} of {made}");
     // One that was being made when it was killed is not there.
-    let recorded: u64 = grids(&trace).iter().map(|(_, count)| *count as u64).sum();
     assert!(recorded + lost == seen || recorded + lost + 1 == seen, "{recorded} and {lost} of {seen}");
     trace.assert_balanced();
 }

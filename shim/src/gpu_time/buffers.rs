@@ -7,6 +7,7 @@ use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use super::teller::{LOOK_NS, ROOM_LOOKS};
 use crate::{session, sys};
 
 /// Size of a buffer: about five thousand kernels.
@@ -44,9 +45,6 @@ static POOL: [Buffer; MOST] = [const { Buffer::new() }; MOST];
 /// Records that CUPTI says it dropped.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// CUPTI waits so long for a buffer, at most.
-const ROOM_LOOKS: u32 = 2000;
-const LOOK_NS: u64 = 1_000_000;
 /// The last one who asked got a buffer. Where our thread stands in CUPTI behind who waits here, none comes.
 static IS_WORTH_WAITING: AtomicBool = AtomicBool::new(true);
 

@@ -11,8 +11,9 @@ use super::names;
 use crate::thread::State;
 use crate::{session, sys};
 
-/// A ring is waited for so long; then what does not fit is counted.
-const ROOM_LOOKS: u32 = 2000;
+/// Room is waited for so long, in a ring or for CUPTI; then what does not fit is counted.
+pub(super) const ROOM_LOOKS: u32 = 2000;
+pub(super) const LOOK_NS: u64 = 1_000_000;
 /// Of so many chunks our thread leaves one to the program's threads: CUPTI's records can wait in its buffers, calls can not.
 const LEFT_OF: u32 = 4;
 
@@ -85,7 +86,7 @@ impl Teller {
         let looks = if self.patient.get() { ROOM_LOOKS } else { 1 };
         let told = (0..looks).any(|look| {
             if look > 0 {
-                sys::nap(1_000_000);
+                sys::nap(LOOK_NS);
             }
             let is_last = look + 1 == looks;
             (is_last || self.state.free_chunks().is_none_or(|(free, all)| free > all / LEFT_OF))
