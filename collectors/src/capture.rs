@@ -67,11 +67,12 @@ impl Capture {
 }
 
 impl fmt::Display for Capture {
-    /// As the control socket hears it.
+    /// As the control socket hears it, which takes more than 292 years as well.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         write!(f, "from={}", self.from_ns)?;
-        self.length.map_or(Ok(()), |length| write!(f, " for={}", ns(length)))?;
-        self.every.map_or(Ok(()), |every| write!(f, " every={}", ns(every)))
+        self.length.map_or(Ok(()), |length| write!(f, " for={}", whole(length)))?;
+        self.every.map_or(Ok(()), |every| write!(f, " every={}", whole(every)))
     }
 }
 
