@@ -78,7 +78,7 @@ impl Time {
 /// Ticks may be any number, for a process writes them itself. Of what they become sums and differences are numbers: no time is before 1933 or
 /// after 2116, and nothing takes longer than 36 years.
 const EARLIEST_NS: i64 = -(1 << 60);
-const LATEST_NS: i64 = 1 << 62;
+pub(crate) const LATEST_NS: i64 = 1 << 62;
 /// The longest time between two of them.
 pub(crate) const LONGEST_NS: i64 = 1 << 60;
 

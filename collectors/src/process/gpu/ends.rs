@@ -5,6 +5,8 @@ use std::collections::HashMap;
 
 use gputrace_abi::gpu::Work;
 
+use crate::clock::LATEST_NS;
+
 /// Streams that are remembered; of more the others are begun anew.
 const MOST: usize = 4096;
 
@@ -22,7 +24,8 @@ impl Ends {
         let (end, end_ns) = *last;
         let begin_ns = if work.start >= end { begin_ns.max(end_ns) } else { begin_ns };
         if work.end >= end {
-            *last = (work.end, begin_ns.saturating_add_unsigned(work.end.saturating_sub(work.start)));
+            let end_ns = begin_ns.saturating_add_unsigned(work.end.saturating_sub(work.start));
+            *last = (work.end, end_ns.min(LATEST_NS));
         }
         begin_ns
     }

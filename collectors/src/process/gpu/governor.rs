@@ -46,8 +46,9 @@ impl Spent {
     /// What that cost, ns: records and switches, launches beside CUPTI, timed launches.
     fn parts_ns(&self, cost: &Cost) -> [f64; 3] {
         let records = self.records as f64 * cost.record_ns().unwrap_or(FIRST_NS);
-        let switches = self.detached * SWITCH_NS;
-        [records + switches as f64, self.attached * IDLE_NS as f64, (self.timed * PAIR_NS) as f64]
+        let switches = self.detached as f64 * SWITCH_NS as f64;
+        // The process says itself how many it timed: any number.
+        [records + switches, self.attached * IDLE_NS as f64, self.timed as f64 * PAIR_NS as f64]
     }
 
     /// The same in all, but for what cannot be spared.

@@ -137,7 +137,7 @@ impl Samples {
         ];
         let assumed = (about.assumed > 0).then(|| {
             format!(
-                "what a pair of events takes by itself could not be measured ({}): {USUAL_NS} ns beside the events' own were taken, as on                  an H200; each timed launch may be off by as much, which counts as error",
+                "what a pair of events takes by itself could not be measured ({}): {USUAL_NS} ns beside the events' own were taken, as on an H200; each timed launch may be off by as much, which counts as error",
                 "the program or another tool used CUPTI, or the GPU had no time for it"
             )
         });
