@@ -12,23 +12,39 @@ use crate::facts::quote;
 pub const REDACTED: &str = "[redacted]";
 
 /// Names, and parts of names between `-`, `_` and `.`, whose values are secrets.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 16] = [
     "apikey",
     "auth",
     "authorization",
     "bearer",
+    "cookie",
+    "cookies",
     "credential",
     "credentials",
     "passphrase",
     "passwd",
     "password",
+    "pw",
     "pwd",
     "secret",
     "secrets",
     "token",
 ];
 /// What makes a secret of a `key` behind it.
-const KEYS: [&str; 7] = ["access", "account", "api", "encryption", "license", "private", "signing"];
+const KEYS: [&str; 12] = [
+    "access",
+    "account",
+    "api",
+    "encryption",
+    "license",
+    "openai",
+    "private",
+    "session",
+    "signing",
+    "ssh",
+    "stripe",
+    "wandb",
+];
 /// How keys of well-known services begin.
 const LOOKS: [&str; 11] =
     ["AKIA", "ASIA", "eyJ", "ghp_", "github_pat_", "glpat-", "hf_", "nvapi-", "sk-", "xoxb-", "xoxp-"];
@@ -103,7 +119,10 @@ impl Redact {
     /// Whether the value of an option or a variable of this name is a secret.
     fn is_secret(&self, name: &str) -> bool {
         // `-H 'Authorization: x'`, `"password`: quotes belong to nobody's name.
-        let plain = name.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+        let plain = name.trim_end_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+        // `--config={"password": "x"}`: the last of what stands there is the name.
+        let is_of_none = |c: char| !c.is_alphanumeric() && !"-_.".contains(c);
+        let plain = plain.rsplit(is_of_none).next().unwrap_or_default().trim_matches(['-', '_', '.']);
         let parts: Vec<&str> = plain.split(['-', '_', '.']).collect();
         let is_key = |pair: &[&str]| matches!(pair, [of, "key"] if KEYS.contains(of));
         self.names.contains(&parts.join("-"))
@@ -127,7 +146,9 @@ fn without_keys(word: &str) -> String {
     let is_of_key = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     let part = |run: &str| {
         let is_key = run.len() >= SHORTEST_KEY && LOOKS.iter().any(|look| run.starts_with(look));
-        if is_key && run.contains(|c: char| c.is_ascii_digit()) { REDACTED.to_owned() } else { run.to_owned() }
+        // One of AWS may have no digit, and is all capitals.
+        let is_plain = run.contains(|c: char| c.is_ascii_lowercase()) && !run.contains(|c: char| c.is_ascii_digit());
+        if is_key && !is_plain { REDACTED.to_owned() } else { run.to_owned() }
     };
     let mut out = String::new();
     let mut rest = word;
@@ -162,6 +183,12 @@ mod tests {
             (&["s3://me:pw@host/a?b", "http://host:80/@x"], &["s3://me:[redacted]@host/a?b", "http://host:80/@x"]),
             (&["login", "hf_abcdefghijklm0123"], &["login", "[redacted]"]),
             (&["a:sk-abcdefghijklm0123,b"], &["a:[redacted],b"]),
+            (&["AKIAABCDEFGHIJKLMNOP"], &["[redacted]"]),
+            (
+                &["--ssh-key", "x", "STRIPE_KEY=x", "--cookie=x"],
+                &["--ssh-key", "[redacted]", "STRIPE_KEY=[redacted]", "--cookie=[redacted]"],
+            ),
+            (&["--config={\"lr\": 1, \"password\": \"x\"}"], &["--config={\"lr\": 1, \"password\": [redacted]"]),
         ] {
             assert_eq!(redacted(&usual, line), expected, "{line:?}");
         }
