@@ -27,6 +27,8 @@ use crate::control::{Setting, control_path};
 const PATHS: [&str; 4] = ["/dump", "/set", "/start", "/stop"];
 /// A dump is answered when the second after the order is in it, and written.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Nobody waits longer than a week: such a moment is another unit, or another clock.
+const LATEST: Duration = Duration::from_secs(7 * 86400);
 /// An answer is a line.
 const MOST_BYTES: u64 = 8 << 10;
 
@@ -131,14 +133,15 @@ pub(super) fn line(path: &str, query: &str, now: SystemTime) -> Result<String, S
 /// From now on, or as the parameters say.
 fn start(words: &[&str], now: SystemTime) -> Result<String, String> {
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (mut from, mut length, mut every) = (now, None, None);
+    let (mut from, mut length, mut every, mut began) = (now, None, None, false);
     for word in words {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         let seconds = value.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let seconds = seconds.ok_or_else(|| format!("{word}: expected a number of seconds"))?;
         match key {
-            "in" => from = now.saturating_add(seconds),
-            "at" => from = seconds,
+            "in" | "at" if began => return Err("in and at both say when: one of them".to_owned()),
+            "in" => (from, began) = (now.saturating_add(seconds), true),
+            "at" => (from, began) = (seconds, true),
             "for" => length = Some(seconds),
             "every" => every = Some(seconds),
             _ => return Err(format!("{word}: /start knows in, at, for and every")),
@@ -146,6 +149,9 @@ fn start(words: &[&str], now: SystemTime) -> Result<String, String> {
     }
     if words.is_empty() {
         return Ok("start".to_owned());
+    }
+    if from.abs_diff(now) > LATEST {
+        return Err("more than a week away: in is seconds from now, at is seconds since the Unix epoch".to_owned());
     }
     Capture::check(length, every, ["for", "every"])?;
     Ok(format!("start {}", Capture::new(from, length, every)))
@@ -172,7 +178,8 @@ mod tests {
         }
         let wrong =
             ["for", "for=x", "for=0", "for=-1", "every=1", "for=2&every=2", "until=3", "for=1 dump", "for=1%0adump"];
-        wrong.iter().for_each(|query| assert!(said("/start", query).is_err(), "{query}"));
+        let wrong = wrong.iter().chain(&["at=1e6", "in=1e6", "in=1&at=7"]);
+        wrong.for_each(|query| assert!(said("/start", query).is_err(), "{query}"));
         assert!(said("/stop", "for=1").is_err() && said("/set", "").is_err());
         assert!(said("/set", "max-size=7&budget=1").unwrap_err().starts_with("budget=1"));
         assert!(said("/set", "max-size=7\nstop").is_err());
