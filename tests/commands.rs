@@ -35,6 +35,7 @@ fn a_command_that_is_missing_is_told_so() {
         (&["--max-age", "1w", "-o", "t", "--", "true"], 125, "1w: expected a time such as 500ms, 1s, 5m or 24h"),
         (&["--keep-detail", "2d", "--max-age", "1d", "-o", "t", "--", "true"], 125, "--keep-detail must be shorter"),
         (&["--keep-detail", "1h", "--rollup", "off", "-o", "t", "--", "true"], 125, "does not go with --rollup off"),
+        (&["--detail", "rollup", "--rollup", "off", "-o", "t", "--", "true"], 125, "nothing would be kept"),
         (&["--malloc", "-1", "-o", "t", "--", "true"], 125, "invalid value '-1' for '--malloc <MODE>'"),
         (
             &["-o", "t", "--segment-memory", "100T", "--", "true"],

@@ -43,6 +43,17 @@ pub(crate) struct MetricsArgs {
     pub(crate) otlp_every: Option<std::time::Duration>,
 }
 
+impl MetricsArgs {
+    /// Whether anybody is to hear of them.
+    pub(super) fn are_told(&self) -> bool {
+        #[cfg(feature = "otlp")]
+        let pushed = self.otlp.is_some();
+        #[cfg(not(feature = "otlp"))]
+        let pushed = false;
+        pushed || self.metrics.is_some()
+    }
+}
+
 /// Where this program cannot do it: the words are known, and what they need is said.
 #[cfg(not(feature = "otlp"))]
 #[derive(Args, Clone, Debug, Default)]

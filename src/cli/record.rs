@@ -9,7 +9,7 @@ use gputrace_collectors::counters::MOST_HZ;
 use gputrace_collectors::redact::Redact;
 
 use super::capture::{CaptureArgs, CaptureRange};
-use super::detail::DetailArgs;
+use super::detail::{DetailArgs, DetailKind};
 use super::limits::{LimitArgs, parse_size};
 use super::malloc::MallocArgs;
 use super::metrics::MetricsArgs;
@@ -264,6 +264,9 @@ impl RecordArgs {
         }
         self.detail.check(self.counters.0.is_some())?;
         self.limits.check(self.rollup.0.is_some())?;
+        if self.detail.detail == DetailKind::Rollup && self.rollup.0.is_none() && !self.metrics.are_told() {
+            return Err("--detail rollup keeps sums alone: with --rollup off nothing would be kept".to_owned());
+        }
         self.malloc.check()
     }
 }
