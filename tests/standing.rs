@@ -403,3 +403,27 @@ fn what_is_wrong_with_a_session_is_one_line() {
     let run = scratch.gputrace(&["env", &root, "--", "no-such-command"]).expect(127);
     one_line(&run.stderr, "no-such-command");
 }
+
+#[test]
+fn a_collector_that_does_not_start_leaves_nothing_behind() {
+    let scratch = Scratch::new();
+    let refused = |root: &Path| {
+        let run = scratch.gputrace(&["collect", &root.display().to_string(), "-o", "/proc/no/trace"]).expect(1);
+        one_line(&run.stderr, "/proc/no/trace");
+    };
+    let new = scratch.path().join("new");
+    refused(&new);
+    assert!(!new.exists());
+    let empty = scratch.path().join("empty");
+    fs::create_dir(&empty).expect("a folder");
+    fs::set_permissions(&empty, fs::Permissions::from_mode(0o700)).expect("it is ours");
+    refused(&empty);
+    let mode = fs::metadata(&empty).expect("it stays").permissions().mode();
+    assert_eq!((fs::read_dir(&empty).expect("it is ours").count(), mode & 0o777), (0, 0o700));
+    // A session that was there stays.
+    let mut session = Session::new(&scratch, &[]);
+    session.collect();
+    session.end(libc::SIGTERM);
+    refused(&session.root);
+    assert!(session.root.join("about.json").is_file() && session.root.join("s").is_dir());
+}

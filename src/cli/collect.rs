@@ -24,7 +24,7 @@ use super::record::RecordArgs;
 pub(crate) struct CollectArgs {
     /// Folder of the session, which stays. Default: gputrace in XDG_RUNTIME_DIR, else /dev/shm/gputrace-UID
     ///
-    /// In memory (tmpfs), and the user's own: mode 0700. Processes of other users that are started with it are not traced.
+    /// In memory (tmpfs), and the user's own: mode 0700, or 0711 where root made it. Processes of other users that are started with it are not traced.
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<PathBuf>,
 

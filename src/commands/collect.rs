@@ -57,7 +57,13 @@ pub(crate) fn run(args: CollectArgs) -> Result<Ending> {
     let wanted_signals = signals::wanted();
     let _inherited = Inherited::note_and_block(&wanted_signals);
     let signals = Signals::open(&wanted_signals).context("signals cannot be received")?;
-    let (running, trace) = start(&record, &standing)?;
+    let (running, trace) = match start(&record, &standing) {
+        Ok(started) => started,
+        Err(error) => {
+            standing.undo();
+            return Err(error);
+        }
+    };
     let metrics = prepared.begin(&running, &standing.path()).context("metrics cannot be told")?;
     note(&format!(
         "collecting {} into {}; programs are started with gputrace env {0}",

@@ -2,7 +2,7 @@
 //!
 //! | path | what |
 //! |---|---|
-//! | the folder itself | mode 0700; locked (flock) as long as a collector is at work |
+//! | the folder itself | mode 0700 (root's 0711, see `others.rs`); locked (flock) as long as a collector is at work |
 //! | `s/` | GPUTRACE_SESSION: segments, what is kept beside them, the sockets; signs of programs that died twice and are not traced |
 //! | `shim.so` | a copy, so that the folder is all that another container needs |
 //! | `no-libasan.so/` | what LD_PRELOAD leads to, see `links.rs` |
@@ -27,6 +27,8 @@ use super::{links, others};
 /// The variable by which processes are told that their segments are to be files.
 pub(crate) const AS_FILES: &str = "GPUTRACE_SEGMENT";
 const ABOUT: &str = "about.json";
+/// All that is ever made in the folder.
+const OWN: [&str; 6] = ["s", ABOUT, others::SHIM, "no-libasan.so", ".shim.new", ".about.new"];
 /// `<folder>/s/seg-<pid>-<number>` must fit into what the kernel takes for a socket.
 const MOST_PATH_BYTES: usize = 80;
 
@@ -51,8 +53,17 @@ pub(crate) struct About {
 #[derive(Debug)]
 pub(crate) struct Standing {
     root: PathBuf,
+    began: Began,
     /// Held for its lock.
     _lock: File,
+}
+
+/// What was there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Began {
+    Nothing,
+    EmptyFolder,
+    Session,
 }
 
 /// The folder that is meant where none is named: of the user's own, in memory.
@@ -86,6 +97,9 @@ pub(crate) fn about(root: &Path) -> Result<About> {
 pub(crate) fn said(root: &Path) -> Result<About> {
     let path = root.join(ABOUT);
     let text = fs::read(&path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound if root.exists() => {
+            anyhow::anyhow!("{}: is no session's folder; gputrace collect makes one, in a new folder", root.display())
+        }
         ErrorKind::NotFound => anyhow::anyhow!("{}: no session; gputrace collect {0} makes one", root.display()),
         ErrorKind::PermissionDenied => anyhow::anyhow!("{}: the session is another user's", root.display()),
         _ => anyhow::anyhow!("{}: {error}", path.display()),
@@ -115,8 +129,9 @@ impl Standing {
     pub(crate) fn open(root: &Path, shim: &Path) -> Result<Standing> {
         let root = std::path::absolute(root)?;
         check_name(&root)?;
-        private_folder(&root).with_context(|| format!("{}: the session's folder cannot be made", root.display()))?;
-        check_owner(&root)?;
+        let made = private_folder(&root)
+            .with_context(|| format!("{}: the session's folder cannot be made", root.display()))?;
+        let began = if made { Began::Nothing } else { check_owner(&root)? };
         check_parents(&root)?;
         let lock = File::open(&root).with_context(|| format!("{}: cannot be opened", root.display()))?;
         if !try_lock(&lock) {
@@ -126,11 +141,15 @@ impl Standing {
                 root.display()
             );
         }
-        let standing = Standing { root, _lock: lock };
-        standing
-            .fill(shim)
-            .with_context(|| format!("{}: the session's folder cannot be filled", standing.root.display()))?;
-        Ok(standing)
+        let standing = Standing { root, began, _lock: lock };
+        match standing.fill(shim) {
+            Ok(()) => Ok(standing),
+            Err(error) => {
+                let root = standing.root.clone();
+                standing.undo();
+                Err(error).with_context(|| format!("{}: the session's folder cannot be filled", root.display()))
+            }
+        }
     }
 
     fn fill(&self, shim: &Path) -> io::Result<()> {
@@ -168,6 +187,21 @@ impl Standing {
         let _ = fs::remove_dir_all(&self.root);
     }
 
+    /// Nothing came of it: what was made in the folder goes, and the folder if it is new. A session that was there stays.
+    pub(crate) fn undo(self) {
+        if self.began == Began::Session {
+            return;
+        }
+        for name in OWN {
+            let path = self.root.join(name);
+            let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        }
+        let _ = match self.began {
+            Began::Nothing => fs::remove_dir(&self.root),
+            _ => fs::set_permissions(&self.root, fs::Permissions::from_mode(0o700)),
+        };
+    }
+
     /// Says who is at work here, and with what programs are to be started.
     pub(crate) fn tell(&self, about: &About) -> Result<()> {
         let (to, young) = (self.root.join(ABOUT), self.root.join(".about.new"));
@@ -176,12 +210,12 @@ impl Standing {
     }
 }
 
-/// Makes a folder for its owner alone, where there is none.
-fn private_folder(path: &Path) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(path).or_else(|error| match error.kind() {
-        ErrorKind::AlreadyExists => Ok(()),
-        _ => Err(error),
-    })
+/// Makes a folder for its owner alone. False: it is there already.
+fn private_folder(path: &Path) -> io::Result<bool> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        made => made.map(|()| true),
+    }
 }
 
 /// What LD_PRELOAD and a socket can hold.
@@ -213,29 +247,26 @@ fn check_parents(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What another user could put things into is not taken.
-fn check_owner(root: &Path) -> Result<()> {
+/// What another user could put things into is not taken, nor what holds anything but a session.
+fn check_owner(root: &Path) -> Result<Began> {
     let about = fs::symlink_metadata(root).with_context(|| format!("{}: cannot be looked at", root.display()))?;
     // SAFETY: the call only reads this process's credentials.
     let own = unsafe { libc::geteuid() };
     if !about.is_dir() || about.uid() != own {
         bail!("{}: no folder of this user's; name another one", root.display());
     }
+    let entries = fs::read_dir(root).with_context(|| format!("{}: cannot be read", root.display()))?;
+    let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+    // The first thing that is made there: a file of somebody else's that is called like one of ours is not written over.
+    let begun = fs::symlink_metadata(session(root)).is_ok_and(|about| about.is_dir());
+    let strange = |name: &OsStr| !begun || !OWN.iter().any(|known| name == *known);
+    if let Some(name) = names.iter().find(|name| strange(name)) {
+        bail!("{}: holds {}, which is of no session; name a folder of its own", root.display(), name.display());
+    }
     if about.mode() & 0o066 != 0 {
         bail!("{}: others may read or write there; chmod 700 {0}, or name another folder", root.display());
     }
-    let strange = |name: &OsStr| {
-        !["s", ABOUT, others::SHIM, "no-libasan.so", ".shim.new", ".about.new"].iter().any(|known| name == *known)
-    };
-    let entries = fs::read_dir(root).with_context(|| format!("{}: cannot be read", root.display()))?;
-    match entries.flatten().find(|entry| strange(&entry.file_name())) {
-        Some(entry) => bail!(
-            "{}: holds {}, which is of no session; name a folder of its own",
-            root.display(),
-            entry.file_name().display()
-        ),
-        None => Ok(()),
-    }
+    Ok(if begun { Began::Session } else { Began::EmptyFolder })
 }
 
 #[cfg(test)]
@@ -289,6 +320,10 @@ mod tests {
         assert!(said("home").contains("holds notes"));
         folder.file("file", b"", 0o600);
         assert!(said("file").contains("no folder of this user's"));
+        folder.file("own/shim.so", b"precious", 0o600);
+        fs::set_permissions(folder.path().join("own"), fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(said("own").contains("holds shim.so"));
+        assert_eq!(fs::read(folder.path().join("own/shim.so")).unwrap(), b"precious");
         let open = folder.path().join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
