@@ -78,6 +78,14 @@ fn who_recorded_nothing_is_told_what_did_not_come() {
     never("ranges", &["--capture-range", "signal"], "gputrace got no SIGUSR2");
     never("ranges", &["--start-paused"], "nobody switched it on (gputrace start)");
     never("ranges", &["--delay", "60"], "the run ended before --delay was over");
+    // Nor was anything to be kept of what was never recorded.
+    for options in [["--start-paused", "--flight-recorder"], ["--start-paused", "--detail=rollup"]] {
+        let scratch = Scratch::new();
+        let run = captured(&scratch, "ranges").options(options).traced().expect(0);
+        let said = run.whole_lines();
+        assert!(said.contains("UNKNOWN: recording was off all the time"), "{said}");
+        assert!(said.contains("events: nobody switched it on (gputrace start)"), "{said}");
+    }
     let scratch = Scratch::new();
     let run = captured(&scratch, "ranges").options(["--nvtx-capture", "training"]).traced().expect(0);
     assert!(!run.whole_lines().contains("began"), "{}", run.stderr);

@@ -10,7 +10,7 @@ use super::{BUSY, Drain};
 use crate::arrivals::LOOK_FOR_FILES;
 use crate::counters::Sampler;
 use crate::detail;
-use crate::manifest::{ExitStatusInfo, Manifest, Root};
+use crate::manifest::{ExitStatusInfo, KeptDetail, Manifest, Root};
 use crate::tables::CounterRow;
 use crate::writer::Message;
 
@@ -55,7 +55,10 @@ impl Drain {
         let before = manifest.detail.take();
         manifest.detail = self.describe_switches();
         if let Some(stage) = &self.stage {
-            manifest.detail = Some(stage.describe());
+            // Of a run that never recorded nothing could be kept, whatever was to be.
+            let never = manifest.detail.take().filter(|detail| detail.intervals.is_empty());
+            let never = never.map(|off| off.never.unwrap_or_else(|| "recording was off all the time".to_owned()));
+            manifest.detail = Some(KeptDetail { never, ..stage.describe() });
             stage.left_out().enter(&mut manifest);
         }
         // Those of a collector before this one.

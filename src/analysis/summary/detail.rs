@@ -25,14 +25,18 @@ pub(super) fn lines(content: &Content<'_>) -> String {
     let switched = about().any(KeptDetail::is_switched);
     let all = left_out + kept;
     let of_all = if all == 0 { String::new() } else { format!(" ({})", share(kept as f64 / all as f64)) };
+    let why = about().find_map(|detail| detail.never.as_deref()).filter(|_| intervals.is_empty());
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
     let mut out = match switched {
         true => {
-            let why = about().find_map(|detail| detail.never.as_deref()).filter(|_| intervals.is_empty());
-            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
             format!("recording was on in {}{why}\n", plural(intervals.len(), "interval", "intervals"))
         }
         false => {
-            format!("single events kept: {what}; {} of {} events{of_all}\n", number(kept as f64), number(all as f64))
+            format!(
+                "single events kept: {what}; {} of {} events{of_all}{why}\n",
+                number(kept as f64),
+                number(all as f64)
+            )
         }
     };
     if about().all(|detail| detail.windows.is_none()) {

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use gputrace_collectors::manifest::KeptDetail;
 use gputrace_collectors::schema::TableId;
 use gputrace_collectors::{Manifest, quote};
 
@@ -164,7 +163,7 @@ pub(super) fn without_calls(content: &Content<'_>) -> String {
     }
     // Where nothing was worth keeping, recording was on all the same.
     let mut kept = facts.trace.manifests().filter_map(|manifest| manifest.detail.as_ref());
-    if kept.any(KeptDetail::is_switched) {
+    if kept.any(|detail| detail.is_switched() || detail.never.is_some()) {
         return format!("UNKNOWN: recording was off all the time, and no {api} call is known\n");
     }
     let called = Loss::of_driver_calls(facts).is_none_or(|calls| calls.recorded + calls.dropped > 0);
