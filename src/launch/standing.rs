@@ -257,8 +257,8 @@ fn check_owner(root: &Path) -> Result<Began> {
     }
     let entries = fs::read_dir(root).with_context(|| format!("{}: cannot be read", root.display()))?;
     let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
-    // The first thing that is made there: a file of somebody else's that is called like one of ours is not written over.
-    let begun = fs::symlink_metadata(session(root)).is_ok_and(|about| about.is_dir());
+    // What is made there first, or says what it is: a file of somebody else's that is called like one of ours is not written over.
+    let begun = fs::symlink_metadata(session(root)).is_ok_and(|about| about.is_dir()) || said(root).is_ok();
     let strange = |name: &OsStr| !begun || !OWN.iter().any(|known| name == *known);
     if let Some(name) = names.iter().find(|name| strange(name)) {
         bail!("{}: holds {}, which is of no session; name a folder of its own", root.display(), name.display());
@@ -307,6 +307,10 @@ mod tests {
         drop(first);
         let second = eventually(|| Standing::open(&root, Path::new("/bin/true")).ok());
         assert_eq!((about(second.root()).unwrap(), find(&root).unwrap().pid), (said, 77));
+        drop(second);
+        // Who cleans up old files took a part of it.
+        fs::remove_dir_all(session(&root)).unwrap();
+        let second = eventually(|| Standing::open(&root, Path::new("/bin/true")).ok());
         assert!(second.path().is_dir() && root.join(others::SHIM).is_file() && links::folder(&root).is_dir());
     }
 
