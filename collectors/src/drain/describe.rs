@@ -55,11 +55,15 @@ impl Drain {
         let before = manifest.detail.take();
         manifest.detail = self.describe_switches();
         if let Some(stage) = &self.stage {
-            // Of a run that never recorded nothing could be kept, whatever was to be.
-            let never = manifest.detail.take().filter(|detail| detail.intervals.is_empty());
+            stage.left_out().enter(&mut manifest);
+            // Of a run that never recorded nothing could be kept, whatever was to be. Who collected before this one may have.
+            let is_nothing = manifest
+                .accounts()
+                .flat_map(|process| process.accounting.values())
+                .all(|count| count.left_out == 0 && count.kept() == 0);
+            let never = manifest.detail.take().filter(|switched| is_nothing && switched.intervals.is_empty());
             let never = never.map(|off| off.never.unwrap_or_else(|| "recording was off all the time".to_owned()));
             manifest.detail = Some(KeptDetail { never, ..stage.describe() });
-            stage.left_out().enter(&mut manifest);
         }
         // Those of a collector before this one.
         if let (Some(detail), Some(before)) = (&mut manifest.detail, before) {
