@@ -17,6 +17,9 @@ pub struct Capture {
 }
 
 impl Capture {
+    /// Nobody waits longer than a week: such a moment is in another unit, or of another clock.
+    pub const LATEST: Duration = Duration::from_secs(7 * 86400);
+
     /// From so long after the Unix epoch on.
     pub fn new(from: Duration, length: Option<Duration>, every: Option<Duration>) -> Capture {
         Capture { from_ns: i64::try_from(from.as_nanos()).unwrap_or(i64::MAX), length, every }

@@ -83,9 +83,6 @@ impl At {
     }
 }
 
-/// Nobody waits longer than a week: such a number is none of seconds from now.
-const LATEST: Duration = Duration::from_secs(7 * 86400);
-
 fn parse_at(text: &str) -> Result<At, String> {
     let seconds = |text: &str| {
         let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -93,8 +90,10 @@ fn parse_at(text: &str) -> Result<At, String> {
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     match text.strip_prefix('+') {
-        Some(later) => Some(At::In(seconds(later)?)).filter(|at| !matches!(at, At::In(time) if *time > LATEST)),
-        None => Some(seconds(text)?).filter(|at| at.abs_diff(now) <= LATEST).map(At::Unix),
+        Some(later) => {
+            Some(At::In(seconds(later)?)).filter(|at| !matches!(at, At::In(time) if *time > Capture::LATEST))
+        }
+        None => Some(seconds(text)?).filter(|at| at.abs_diff(now) <= Capture::LATEST).map(At::Unix),
     }
     .ok_or_else(|| {
         "more than a week away: expected +SECONDS, or seconds since the Unix epoch as date +%s prints them".to_owned()

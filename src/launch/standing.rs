@@ -129,10 +129,10 @@ impl Standing {
     pub(crate) fn open(root: &Path, shim: &Path) -> Result<Standing> {
         let root = std::path::absolute(root)?;
         check_name(&root)?;
+        check_parents(&root)?;
         let made = private_folder(&root)
             .with_context(|| format!("{}: the session's folder cannot be made", root.display()))?;
         let began = if made { Began::Nothing } else { check_owner(&root)? };
-        check_parents(&root)?;
         let lock = File::open(&root).with_context(|| format!("{}: cannot be opened", root.display()))?;
         if !try_lock(&lock) {
             let pid = about(&root).map_or(0, |about| about.pid);

@@ -27,8 +27,6 @@ use crate::control::{Setting, control_path};
 const PATHS: [&str; 4] = ["/dump", "/set", "/start", "/stop"];
 /// A dump is answered when the second after the order is in it, and written.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Nobody waits longer than a week: such a moment is another unit, or another clock.
-const LATEST: Duration = Duration::from_secs(7 * 86400);
 /// An answer is a line.
 const MOST_BYTES: u64 = 8 << 10;
 
@@ -150,7 +148,7 @@ fn start(words: &[&str], now: SystemTime) -> Result<String, String> {
     if words.is_empty() {
         return Ok("start".to_owned());
     }
-    if from.abs_diff(now) > LATEST {
+    if from.abs_diff(now) > Capture::LATEST {
         return Err("more than a week away: in is seconds from now, at is seconds since the Unix epoch".to_owned());
     }
     Capture::check(length, every, ["for", "every"])?;

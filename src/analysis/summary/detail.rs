@@ -27,17 +27,11 @@ pub(super) fn lines(content: &Content<'_>) -> String {
     let of_all = if all == 0 { String::new() } else { format!(" ({})", share(kept as f64 / all as f64)) };
     let why = about().find_map(|detail| detail.never.as_deref()).filter(|_| intervals.is_empty());
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-    let mut out = match switched {
-        true => {
-            format!("recording was on in {}{why}\n", plural(intervals.len(), "interval", "intervals"))
-        }
-        false => {
-            format!(
-                "single events kept: {what}; {} of {} events{of_all}{why}\n",
-                number(kept as f64),
-                number(all as f64)
-            )
-        }
+    let mut out = if switched {
+        format!("recording was on in {}{why}\n", plural(intervals.len(), "interval", "intervals"))
+    } else {
+        let (kept, all) = (number(kept as f64), number(all as f64));
+        format!("single events kept: {what}; {kept} of {all} events{of_all}{why}\n")
     };
     if about().all(|detail| detail.windows.is_none()) {
         let hidden = intervals.len().saturating_sub(LINES);
