@@ -12,6 +12,7 @@ use gputrace_abi::{MAGIC, VERSION};
 use proptest::prelude::*;
 
 use crate::clock::Clocks;
+use crate::manifest::Process as Described;
 use crate::names::Written;
 use crate::process::Process;
 use crate::redact::Redact;
@@ -115,6 +116,27 @@ proptest! {
         poke(&memory, 8, u64::from(VERSION) | 1 << 32);
         read(&memory);
     }
+}
+
+#[test]
+fn a_head_that_was_written_over_is_said_and_its_numbers_are_not_counted() {
+    let memory = honest();
+    let segment = Segment::map(memory.fd.as_fd()).unwrap();
+    let (mut clocks, mut tables, mut written) = (Clocks::start(), Tables::new(), Written::default());
+    let mut process = Process::new(1, 1, segment, &Redact::default());
+    process.pass(&mut clocks, &mut tables, &mut written, false);
+    let said = |about: &Described| about.notes.iter().any(|note| note.contains("wrote over the head"));
+    let about = process.describe(&clocks);
+    assert!(!said(&about) && about.notes.is_empty(), "{:?}", about.notes);
+    let mut random = 9u64;
+    for at in (64..5064).step_by(8) {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        poke(&memory, at, random ^ random >> 32);
+    }
+    process.finish(&mut clocks, &mut tables, &mut written, Some(1));
+    let about = process.describe(&clocks);
+    assert!(said(&about) && !about.balanced);
+    assert!(about.accounting.values().all(|count| count.seen < 10_000), "{:?}", about.accounting);
 }
 
 #[test]

@@ -9,10 +9,14 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use gputrace_abi::clock::ClockKind;
 use gputrace_abi::hello::Refusal;
-use gputrace_abi::layout::{ADDRESS_SPACE_SHARE, CHUNKS_AT, CHUNKS_MAX, SMALLEST_BYTES, View, info};
+use gputrace_abi::layout::{
+    ADDRESS_SPACE_SHARE, CHUNKS_AT, CHUNKS_MAX, HOOKS_MAX, SMALLEST_BYTES, View, chunks_in, info, malloc_mode,
+};
 use gputrace_abi::ring::CHUNK_BYTES;
-use gputrace_abi::sync::Ordering;
+use gputrace_abi::sync::{AtomicU32, Ordering};
 use gputrace_abi::{MAGIC, VERSION, is_readable};
+
+use crate::accounting::MOST;
 
 /// Largest size that has a meaning.
 const LARGEST: u64 = (CHUNKS_AT + CHUNKS_MAX * CHUNK_BYTES) as u64;
@@ -21,6 +25,8 @@ const LARGEST: u64 = (CHUNKS_AT + CHUNKS_MAX * CHUNK_BYTES) as u64;
 pub(crate) struct Segment {
     view: View,
     mapped: usize,
+    /// Of the whole file.
+    bytes: u64,
 }
 
 /// Why a segment is not read.
@@ -73,7 +79,7 @@ impl Segment {
         }
         // SAFETY: just mapped, readable and writable, this long, until `drop`; page aligned by the kernel.
         let Some(view) = (unsafe { View::new(base.cast(), mapped) }) else { return Err(Refused::Size(bytes)) };
-        let segment = Segment { view, mapped };
+        let segment = Segment { view, mapped, bytes };
         let header = view.header();
         // SYNC POINT: magic. Acquire, with the Release of the shim: the rest of the header is written.
         if header.magic.load(Ordering::Acquire) != MAGIC {
@@ -86,6 +92,19 @@ impl Segment {
     /// The segment's parts.
     pub(crate) fn view(&self) -> &View {
         &self.view
+    }
+
+    /// Whether something has written over the header: it says what no shim writes, and no number in it is to be relied on.
+    pub(crate) fn is_damaged(&self) -> bool {
+        let header = self.view.header();
+        let word = |word: &AtomicU32| word.load(Ordering::Relaxed);
+        header.magic.load(Ordering::Relaxed) != MAGIC
+            || header.segment_bytes.load(Ordering::Relaxed) != self.bytes
+            || ClockKind::from_u32(word(&header.clock)).is_none()
+            || word(&header.malloc_mode) > malloc_mode::FULL
+            || word(&header.hook_count) > HOOKS_MAX as u32
+            || word(&header.chunk_count) > chunks_in(self.bytes)
+            || header.rowless.iter().any(|calls| calls.load(Ordering::Relaxed) > MOST)
     }
 
     /// When it was made, in ns of the machine's monotonic clock: of two images of one process the later one has more.

@@ -69,6 +69,13 @@ impl Process {
             inline.is_some(),
         );
         notes.extend(facts::driver_note(header.driver_version.load(Ordering::Relaxed)));
+        let damaged = self.segment.is_damaged();
+        if damaged {
+            notes.push(
+                "something wrote over the head of its segment: its counts, costs and times are not to be relied on"
+                    .to_owned(),
+            );
+        }
         if self.broken {
             notes.push("a ring led out of its segment and was not read on".to_owned());
         }
@@ -103,7 +110,7 @@ impl Process {
             running: self.ended_ns.is_none(),
             metal: facts::is_of_metal(self.segment.view(), hooks),
             python_pools: header.notes.load(Ordering::Relaxed) & note::PYTHON_POOLS != 0,
-            balanced: accounting.values().all(manifest::Count::is_balanced),
+            balanced: !damaged && accounting.values().all(manifest::Count::is_balanced),
             gpu_time: self.gpu.describe(self.segment.view().header()),
             gpu_clocks: self.intake.metal.gpu_clocks(),
             cost: self.cost(clocks, &accounting),

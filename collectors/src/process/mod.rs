@@ -318,7 +318,9 @@ impl Process {
         self.let_threads_go(clocks, tables);
         self.leave_numbered_open(tables);
         self.books.enter_recorded(&self.threads[NOBODY].recorded);
-        self.books.enter_rowless(&view.header().rowless);
+        if !self.segment.is_damaged() {
+            self.books.enter_rowless(&view.header().rowless);
+        }
         self.books.settle();
         let (work, prices) = (self.work(clocks, &self.accounting()), self.prices(clocks));
         self.shedding.finish(ended_ns.unwrap_or_else(|| clocks.now_ns()), prices, work);
