@@ -22,7 +22,7 @@ pub(crate) struct Session<'a> {
     pub(crate) root: PathBuf,
     pub(crate) trace: PathBuf,
     collector: Option<Child>,
-    options: &'static [&'static str],
+    pub(crate) options: &'static [&'static str],
 }
 
 impl<'a> Session<'a> {
@@ -426,24 +426,4 @@ fn a_collector_that_does_not_start_leaves_nothing_behind() {
     session.end(libc::SIGTERM);
     refused(&session.root);
     assert!(session.root.join("about.json").is_file() && session.root.join("s").is_dir());
-}
-
-#[test]
-fn what_an_earlier_collector_recorded_is_not_said_to_have_never_been() {
-    let scratch = Scratch::new();
-    let mut session = Session::new(&scratch, &[]);
-    let mut of_one = |options, more| {
-        session.options = options;
-        session.collect();
-        let file = session.file(more);
-        let running = session.start(&file);
-        session.until_made(&file, 500);
-        session.stop(running, &file);
-        session.settle();
-        session.end(libc::SIGTERM);
-    };
-    of_one(&[], "recorded");
-    of_one(&["--start-paused"], "paused");
-    let detail = Trace::open(&session.trace).manifest().detail.expect("only sums were kept");
-    assert_eq!((detail.mode.as_str(), detail.never), ("rollup", None));
 }

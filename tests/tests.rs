@@ -3,6 +3,7 @@
 //! | module | what it proves |
 //! |---|---|
 //! | `transparency` | a traced program cannot tell that it is traced |
+//! | `turns` | collectors that take turns with other options: the trace says of each time what was kept of it |
 //! | `inherited` | what a process hands to its children is what they would have got without us |
 //! | `environments` | on macOS children keep the loader's variables, and what their program gives them |
 //! | `limits` | resource limits, sandboxes and small file systems harm nobody |
@@ -160,6 +161,7 @@ mod tidy;
 mod timelines;
 mod top;
 mod transparency;
+mod turns;
 mod unreached;
 mod upgrades;
 mod waits;

@@ -18,7 +18,7 @@ pub use self::gpu_clock::GpuClock;
 pub use crate::account::Count;
 pub use crate::budget::{HookBudget, ShedPart};
 pub use crate::counters::{Counters, Source};
-pub use crate::detail::{Interval, KeptDetail, Windows};
+pub use crate::detail::{Earlier, Interval, KeptDetail, Windows};
 pub use crate::gpu_time::{Aside, Budget, GpuTime, TimedLaunches};
 pub use crate::hangs::Hang;
 use gputrace_abi::Class;

@@ -5,7 +5,7 @@
 //! chosen one and theirs is taken, and who has less than half of it is left out.
 
 use gputrace_collectors::launcher_of;
-use gputrace_collectors::manifest::{self, KeptDetail, Manifest};
+use gputrace_collectors::manifest::{Earlier, KeptDetail, Manifest, Windows};
 use rustc_hash::FxHashSet;
 
 use super::{Filter, Trace};
@@ -86,6 +86,8 @@ impl Trace {
 }
 
 const WINDOW: &str = "a window of the wall clock";
+const EARLIER: &str = "all events, until a collector went on that keeps fewer";
+const SINCE: &str = "all events, since a collector went on that keeps them";
 /// A year has half a million minutes. A manifest that claims more windows is damaged.
 const MOST_WINDOWS: i64 = 1 << 20;
 
@@ -101,15 +103,30 @@ fn of(manifest: &Manifest, detail: &KeptDetail) -> Vec<Interval> {
     let last = manifest.clock.pairs.last().and_then(|pair| i64::try_from(pair.realtime_ns).ok());
     let ended_ns = manifest.ended_ns.or(last).unwrap_or(manifest.started_ns);
     let span_ns = ended_ns.saturating_sub(manifest.started_ns);
-    let few = |windows: &manifest::Windows| span_ns / windows.period_ns.max(1) < MOST_WINDOWS;
-    let windows = detail.windows.filter(few).into_iter().flat_map(|windows| {
+    let few = |windows: &Windows| span_ns / windows.period_ns.max(1) < MOST_WINDOWS;
+    let in_windows = |windows: Windows, from_ns: i64, to_ns: i64| {
         let cut = move |(from_ns, to_ns): (i64, i64)| {
             let cut = to_ns.saturating_sub(from_ns) < windows.length_ns;
             Interval { from_ns, to_ns, why: WINDOW.to_owned(), cut }
         };
-        windows.between(manifest.started_ns, ended_ns).map(cut)
-    });
-    own.chain(windows).collect()
+        windows.between(from_ns, to_ns).map(cut)
+    };
+    let began_ns = detail.since_ns.unwrap_or(manifest.started_ns);
+    let mut all: Vec<Interval> = own.collect();
+    all.extend(detail.windows.filter(few).into_iter().flat_map(|windows| in_windows(windows, began_ns, ended_ns)));
+    for Earlier { from_ns, to_ns, windows } in &detail.earlier {
+        match windows.filter(few) {
+            Some(windows) => {
+                all.extend(in_windows(windows, (*from_ns).max(manifest.started_ns), (*to_ns).min(ended_ns)))
+            }
+            None if windows.is_some() => {}
+            None => all.push(Interval { from_ns: *from_ns, to_ns: *to_ns, why: EARLIER.to_owned(), cut: false }),
+        }
+    }
+    if detail.is_full() {
+        all.push(Interval { from_ns: began_ns, to_ns: ended_ns, why: SINCE.to_owned(), cut: false });
+    }
+    all
 }
 
 impl Filter {
@@ -139,8 +156,6 @@ impl Filter {
 
 #[cfg(test)]
 mod tests {
-    use gputrace_collectors::manifest::Windows;
-
     use super::*;
     use crate::analysis::{Facts, Need};
     use crate::trace::Launcher;
@@ -149,7 +164,7 @@ mod tests {
     const SECOND: i64 = 1_000_000_000;
 
     fn kept(intervals: &[(i64, i64)]) -> KeptDetail {
-        let interval = |(from, to): &(i64, i64)| manifest::Interval {
+        let interval = |(from, to): &(i64, i64)| gputrace_collectors::manifest::Interval {
             from_ns: START + from * SECOND,
             to_ns: START + to * SECOND,
             why: format!("at {to}"),

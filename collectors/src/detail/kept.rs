@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 /// Which single events a launcher kept; a manifest without it kept all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptDetail {
-    /// `windows`, `triggered` or `rollup`: as `--detail` said; `switched` where recording itself was off for a while.
+    /// `windows`, `triggered` or `rollup`: as `--detail` said last; `switched` where recording itself was off for a while; `full`
+    /// where all are kept by now, after an earlier collector that kept fewer.
     pub mode: String,
     /// Windows of the wall clock whose events were kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,6 +26,12 @@ pub struct KeptDetail {
     /// Where recording was never on: why, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub never: Option<String>,
+    /// What the mode says holds from this moment on, ns since the Unix epoch; missing: since the trace began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_ns: Option<i64>,
+    /// What earlier collectors of the same session kept otherwise, in order; their triggers' intervals are among `intervals`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<Earlier>,
     /// Triggers that came when there were as many intervals as may be.
     #[serde(default)]
     pub refused: u64,
@@ -32,11 +39,67 @@ pub struct KeptDetail {
 
 impl KeptDetail {
     pub(crate) const SWITCHED: &str = "switched";
+    const FULL: &str = "full";
 
     /// Single events are those of the time in which recording was on.
     pub fn is_switched(&self) -> bool {
         self.mode == Self::SWITCHED
     }
+
+    /// All single events are kept since an earlier collector, which kept fewer.
+    pub fn is_full(&self) -> bool {
+        self.mode == Self::FULL
+    }
+
+    /// Of earlier collectors, for one that goes on from a moment: what they kept, and what it keeps itself; none: all events.
+    pub(crate) fn gone_on(
+        before: Option<&KeptDetail>,
+        began_ns: i64,
+        ended_ns: i64,
+        own: Option<&KeptDetail>,
+    ) -> Option<KeptDetail> {
+        let is_same = |before: &KeptDetail| match own {
+            Some(own) => (&own.mode, own.windows) == (&before.mode, before.windows),
+            None => before.is_full() || before.is_switched(),
+        };
+        let Some(before) = before else {
+            let all = Earlier { from_ns: began_ns, to_ns: ended_ns, windows: None };
+            return own.map(|_| KeptDetail { since_ns: Some(ended_ns), earlier: vec![all], ..KeptDetail::default() });
+        };
+        let mut kept = before.clone();
+        if is_same(before) {
+            return Some(kept);
+        }
+        let from_ns = before.since_ns.unwrap_or(began_ns);
+        if before.is_switched() {
+            let all = std::mem::take(&mut kept.intervals).into_iter();
+            kept.earlier.extend(all.map(|on| Earlier { from_ns: on.from_ns, to_ns: on.to_ns, windows: None }));
+        } else if before.windows.is_some() || before.is_full() {
+            kept.earlier.push(Earlier { from_ns, to_ns: ended_ns, windows: before.windows });
+        }
+        (kept.mode, kept.windows, kept.since_ns) = (Self::FULL.to_owned(), None, Some(ended_ns));
+        Some(kept)
+    }
+
+    /// What a collector keeps, after earlier ones.
+    pub(crate) fn after(self, before: KeptDetail) -> KeptDetail {
+        let mut intervals = before.intervals;
+        intervals.retain(|interval| !self.intervals.contains(interval));
+        intervals.extend(self.intervals);
+        KeptDetail { intervals, since_ns: before.since_ns, earlier: before.earlier, ..self }
+    }
+}
+
+/// A time in which an earlier collector of the session kept other single events than the last one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Earlier {
+    /// Begin, ns since the Unix epoch.
+    pub from_ns: i64,
+    /// End.
+    pub to_ns: i64,
+    /// It kept the events of these windows; missing: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Windows>,
 }
 
 /// Windows that lie at multiples of a period since the Unix epoch.
@@ -106,5 +169,25 @@ mod tests {
         let kept = KeptDetail { windows: Some(windows), ..KeptDetail::default() };
         let held: Vec<i64> = (0..130).filter(|at| kept.holds(*at)).collect();
         assert_eq!(held, (0..10).chain(60..70).chain(120..130).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_an_earlier_collector_kept_is_told_beside_what_the_next_one_keeps() {
+        let windows = Some(Windows { length_ns: 1, period_ns: 60 });
+        let mode = |mode: &str, windows| KeptDetail { mode: mode.to_owned(), windows, ..KeptDetail::default() };
+        let (sums, in_windows) = (mode("rollup", None), mode("windows", windows));
+        // All, then windows, then sums, then all again.
+        let first = KeptDetail::gone_on(None, 5, 100, Some(&in_windows)).unwrap();
+        let first = in_windows.clone().after(first);
+        assert_eq!((first.windows, first.since_ns), (windows, Some(100)));
+        let second = sums.clone().after(KeptDetail::gone_on(Some(&first), 5, 200, Some(&sums)).unwrap());
+        let spans = [(5, 100, None), (100, 200, windows)];
+        let spans = spans.map(|(from_ns, to_ns, windows)| Earlier { from_ns, to_ns, windows });
+        assert_eq!((second.mode.as_str(), second.windows, second.earlier.as_slice()), ("rollup", None, &spans[..]));
+        let third = KeptDetail::gone_on(Some(&second), 5, 300, None).unwrap();
+        assert!(third.is_full() && third.since_ns == Some(300) && third.earlier == spans, "{third:?}");
+        // One that keeps the same goes on as if it were one.
+        assert_eq!(KeptDetail::gone_on(Some(&in_windows), 5, 100, Some(&in_windows)), Some(in_windows));
+        assert_eq!(KeptDetail::gone_on(None, 5, 100, None), None);
     }
 }

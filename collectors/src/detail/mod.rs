@@ -26,7 +26,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use account::LeftOut;
-pub use kept::{Interval, KeptDetail, Windows};
+pub use kept::{Earlier, Interval, KeptDetail, Windows};
 use queue::{Held, Queue};
 use split::Part;
 pub use triggers::Triggers;

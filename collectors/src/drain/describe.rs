@@ -65,12 +65,13 @@ impl Drain {
             let never = never.map(|off| off.never.unwrap_or_else(|| "recording was off all the time".to_owned()));
             manifest.detail = Some(KeptDetail { never, ..stage.describe() });
         }
-        // Those of a collector before this one.
-        if let (Some(detail), Some(before)) = (&mut manifest.detail, before) {
-            let earlier = before.intervals.into_iter().filter(|interval| !detail.intervals.contains(interval));
-            let mut all: Vec<_> = earlier.collect();
-            all.append(&mut detail.intervals);
-            detail.intervals = all;
+        // Those of a collector before this one; with nothing of its own it keeps all.
+        if let Some(before) = before {
+            let own = manifest.detail.take();
+            manifest.detail = Some(match own {
+                Some(own) => own.after(before),
+                None => before,
+            });
         }
         manifest
     }

@@ -9,7 +9,7 @@ use gputrace_abi::layout::CLASSES;
 use super::Drain;
 use crate::accounting::ByClass;
 use crate::heir::{Will, standing};
-use crate::manifest::Manifest;
+use crate::manifest::{KeptDetail, Manifest};
 use crate::process::Process;
 use crate::recover::{Before, OnDisk};
 use crate::segment::Segment;
@@ -26,14 +26,11 @@ impl Drain {
         self.sequence = next;
         self.root = left.root;
         let own = std::mem::take(&mut self.manifest);
-        self.manifest = Manifest {
-            clock: own.clock,
-            detail: manifest.detail.clone().or(own.detail),
-            standing: own.standing,
-            ..manifest
-        };
+        let detail = KeptDetail::gone_on(manifest.detail.as_ref(), manifest.started_ns, killed_ns, own.detail.as_ref());
         // When recording was on goes on here; what was kept around moments stands for itself.
-        let switched = self.manifest.detail.take_if(|detail| detail.is_switched());
+        let switched = manifest.detail.clone().filter(KeptDetail::is_switched);
+        self.manifest = Manifest { clock: own.clock, detail, standing: own.standing, ..manifest };
+        self.manifest.detail.take_if(|detail| detail.is_switched());
         self.switch.resume(switched.as_ref());
         let wanted = self.will.is_wanted();
         for (id, kept) in std::mem::take(&mut left.processes) {

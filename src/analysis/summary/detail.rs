@@ -17,7 +17,14 @@ pub(super) fn lines(content: &Content<'_>) -> String {
     let Some(intervals) = trace.intervals() else { return String::new() };
     let (left_out, kept) = counts(content.facts);
     let about = || trace.manifests().filter_map(|manifest| manifest.detail.as_ref());
+    // Collectors that took turns kept each what it was told to.
+    let is_mixed = about().any(|detail| detail.since_ns.is_some());
     let what = match about().next().map(|detail| detail.mode.as_str()) {
+        _ if is_mixed => format!(
+            "{}, by collectors that went on with another --detail",
+            plural(intervals.len(), "interval", "intervals")
+        ),
+        Some("rollup") if !intervals.is_empty() => plural(intervals.len(), "interval", "intervals"),
         Some("windows") => plural(intervals.len(), "window", "windows"),
         Some("rollup") => "none, --detail rollup".to_owned(),
         _ => plural(intervals.len(), "dump", "dumps"),
@@ -33,7 +40,7 @@ pub(super) fn lines(content: &Content<'_>) -> String {
         let (kept, all) = (number(kept as f64), number(all as f64));
         format!("single events kept: {what}; {kept} of {all} events{of_all}{why}\n")
     };
-    if about().all(|detail| detail.windows.is_none()) {
+    if is_mixed || about().all(|detail| detail.windows.is_none()) {
         let hidden = intervals.len().saturating_sub(LINES);
         if hidden > 0 {
             out.push_str(&format!("  {hidden} earlier ones\n"));
