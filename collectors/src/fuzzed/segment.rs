@@ -60,6 +60,7 @@ pub(super) fn segment(data: &[u8]) {
                 threads[of].shared(any_event(&mut input));
                 1
             }
+            9 | 10 if !threads[of].reserve(1) => MOST_SLOTS,
             9 => {
                 let thread = &mut threads[of];
                 thread.gpu_times(input.number(), input.number(), input.number(), (input.short(), 4));
@@ -129,7 +130,9 @@ fn told(thread: &mut Thread<'_>, input: &mut Input<'_>) -> usize {
     let length = usize::from(if how & 2 == 0 { u16::from(input.byte()) } else { input.short() });
     let bytes = input.bytes(length.min(event::TEXT_MAX_BYTES));
     let key = if how & 1 == 0 { text::key(kind, bytes) } else { input.number() };
-    thread.bytes(kind, key, number, bytes);
+    if !thread.bytes(kind, key, number, bytes) {
+        return MOST_SLOTS;
+    }
     if how & 4 != 0 {
         // The call before it has this stack.
         raw(thread, Event { hook: event::KIND_STACK, payload: [key, input.number(), 0, 0], ..Event::default() });

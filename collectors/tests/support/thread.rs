@@ -235,13 +235,15 @@ impl<'a> Thread<'a> {
 
     /// Writes a text.
     pub(crate) fn text(&mut self, kind: u64, key: u64, number: u64, text: &str) {
-        self.bytes(kind, key, number, text.as_bytes());
+        assert!(self.bytes(kind, key, number, text.as_bytes()));
     }
 
-    /// The same, of any bytes.
-    pub(crate) fn bytes(&mut self, kind: u64, key: u64, number: u64, bytes: &[u8]) {
+    /// The same, of any bytes. False: there was no room.
+    pub(crate) fn bytes(&mut self, kind: u64, key: u64, number: u64, bytes: &[u8]) -> bool {
         let more = bytes.len().div_ceil(event::TEXT_SLOT_BYTES) as u32;
-        assert!(self.reserve(1 + more));
+        if !self.reserve(1 + more) {
+            return false;
+        }
         let now = counter();
         let payload = [key, kind, bytes.len() as u64, number];
         self.put(Event { hook: event::KIND_TEXT, start: now, end: now, payload, ..Event::default() });
@@ -258,6 +260,7 @@ impl<'a> Thread<'a> {
             self.view.chunk(chunk).unwrap().slot(self.index).unwrap().write_text(first.words()[0], words);
             self.index += 1;
         }
+        true
     }
 
     /// Says on which device context 1 is.
