@@ -371,3 +371,19 @@ fn while_gputrace_or_its_heir_is_at_work_recover_refuses_in_one_line() {
         .into_iter()
         .for_each(kill);
 }
+
+#[test]
+fn a_file_that_was_cut_afterwards_is_named() {
+    let scratch = Scratch::new();
+    scratch.gputrace(&["-o", "t", "--", "true"]).expect(0);
+    let folder = scratch.path().join("t");
+    assert!(recover(&scratch, &folder, 0).contains("nothing to recover"));
+    let host = fs::read_dir(folder.join("processes")).expect("a table").flatten().next().expect("a host").path();
+    let file = fs::read_dir(host).expect("a folder").flatten().next().expect("a file").path();
+    let bytes = fs::read(&file).expect("it is read");
+    fs::write(&file, &bytes[..bytes.len() / 2]).expect("it is cut");
+    let said = recover(&scratch, &folder, 1);
+    let name = file.file_name().expect("a name").to_string_lossy().into_owned();
+    assert!(said.contains("nothing to recover") && said.contains("the trace is not whole"), "{said}");
+    assert!(said.contains(&name) && said.contains("cut short or damaged"), "{said}");
+}

@@ -12,6 +12,7 @@ use gputrace_collectors::schema::TableId;
 use super::passes::rollups::Sum;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::{Analysis, Facts, loss, torch_memory};
+use crate::render::number;
 
 /// Analyses that look at no single event.
 const OF_NO_EVENT: [&str; 6] = ["summary", "rollups", "counters", "node-health", "targets", "self"];
@@ -125,6 +126,12 @@ pub(crate) fn by_class(facts: &Facts<'_>) -> BTreeMap<(i64, String), Sum> {
     sums
 }
 
+/// Says that times are of fewer events than there are: the others were counted only, as those are that a collector had read and not
+/// written when it was killed.
+pub(crate) fn of_fewer(sum: &Sum) -> Option<String> {
+    (sum.timed > 0 && sum.timed < sum.events).then(|| format!("(times of {} of them)", number(sum.timed as f64)))
+}
+
 fn summed<'a>(calls: impl IntoIterator<Item = &'a Called>) -> Sum {
     calls.into_iter().fold(Sum::default(), |mut all, of| {
         all.add(&of.sum);
@@ -149,7 +156,7 @@ fn launches(section: &mut Section, facts: &Facts<'_>) {
     section.fact("wall_percent", "share of wall time", Unit::Percent, share);
     section.fact("med_ns", "median call", Unit::Ns, all.quantile_ns(0.5));
     section.fact("p99_ns", "99th percentile", Unit::Ns, all.quantile_ns(0.99));
-    section.table(by_function(facts, &calls));
+    functions(section, facts, &calls);
     note(section, "steps, threads, outliers, and when kernels began");
 }
 
@@ -164,7 +171,7 @@ fn api(section: &mut Section, facts: &Facts<'_>) {
     section.fact("functions", "functions, by process", Unit::Count, calls.len() as u64);
     section.fact("failed", "calls that failed", Unit::Count, all.errors);
     section.fact("counted_only", "calls counted only", Unit::Count, counted.iter().map(|(_, n)| n).sum::<u64>());
-    section.table(by_function(facts, &calls));
+    functions(section, facts, &calls);
     section.table(super::api::counted_only(facts, &counted));
     note(section, "threads, and which result a call that failed had");
 }
@@ -175,7 +182,7 @@ fn syncs(section: &mut Section, facts: &Facts<'_>) {
     let waits = summed(calls.iter().filter(|of| of.api.contains("Synchronize") || waits_for_metal(&of.api)));
     section.fact("waits", "waits of the host", Unit::Count, waits.events);
     section.fact("waits_ns", "time in them", Unit::Ns, waits.ns);
-    section.table(by_function(facts, &calls));
+    functions(section, facts, &calls);
     let metal = facts.processes().any(|process| facts.is_metal(process.process_id));
     let room = if metal { "waits for room in a queue, " } else { "" };
     note(
@@ -201,7 +208,7 @@ fn transfers(section: &mut Section, facts: &Facts<'_>) {
     section.fact("api_ns", "time in the calls", Unit::Ns, all.ns);
     let share = percent(all.ns as f64, wall_ns(facts, &calls));
     section.fact("wall_percent", "share of wall time", Unit::Percent, share);
-    section.table(by_function(facts, &calls));
+    functions(section, facts, &calls);
     note(section, "kinds of memory, small copies, what copies waited for, and bandwidth");
 }
 
@@ -218,7 +225,7 @@ fn device_memory(section: &mut Section, facts: &Facts<'_>) {
     let per_s = (wall > 0.0).then(|| allocations.events as f64 * 1e9 / wall);
     section.fact("allocations_per_s", "allocation calls in a second", Unit::PerS, per_s);
     section.fact("failed_allocations", "allocations that failed", Unit::Count, allocations.errors);
-    section.table(by_function(facts, &calls));
+    functions(section, facts, &calls);
     torch_memory::add(section, facts);
     note(section, "what was live when, what was never freed, and what steady steps allocate");
 }
@@ -228,6 +235,20 @@ fn note(section: &mut Section, missing: &str) {
         "No single event was kept (--detail): these are sums of all calls, medians and percentiles to one eighth. Not known \
          without single events: {missing}. Lines and kernels: gputrace report --only rollups."
     ));
+}
+
+/// The table of functions, and whether their times are of all calls.
+fn functions(section: &mut Section, facts: &Facts<'_>, calls: &[Called]) {
+    section.table(by_function(facts, calls));
+    let all = summed(calls);
+    if of_fewer(&all).is_some() {
+        section.note(format!(
+            "Times are of {} of {} calls: the others were counted and not timed, as functions that only ask, launches that were sampled, \
+             and what a collector had read and not written when it was killed.",
+            number(all.timed as f64),
+            number(all.events as f64)
+        ));
+    }
 }
 
 fn by_function(facts: &Facts<'_>, calls: &[Called]) -> Table {
@@ -340,6 +361,24 @@ mod tests {
         let passed = targets.tables[0].rows.iter().filter(|row| row[2] == "pass".into());
         let passed: Vec<&Value> = passed.map(|row| &row[0]).collect();
         assert_eq!(passed, [&Value::from("99th percentile of launch calls")], "what is not known passes no threshold");
+    }
+
+    #[test]
+    fn times_that_are_of_some_of_the_calls_are_not_called_those_of_all() {
+        let mut trace = made(true);
+        // As what a killed collector left is completed: counted, and no more.
+        trace.rollup(0, "sync", &json!({"events": 50, "errors": 0, "timed": 0, "total_ns": 0, "bytes": 0}));
+        let all = sections(&trace);
+        let notes = |name: &str| all.iter().find(|(of, _)| *of == name).unwrap().1.notes.join(" ");
+        assert!(notes("syncs").contains("Times are of 100 of 150 calls"), "{}", notes("syncs"));
+        assert!(!notes("launch-overhead").contains("Times are of"), "{}", notes("launch-overhead"));
+        let sum = |timed, events| {
+            let mut sum = Sum::default();
+            (sum.timed, sum.events) = (timed, events);
+            sum
+        };
+        assert_eq!(of_fewer(&sum(3, 4)).as_deref(), Some("(times of 3 of them)"));
+        assert_eq!((of_fewer(&sum(4, 4)), of_fewer(&sum(0, 4))), (None, None));
     }
 
     #[test]

@@ -8,18 +8,26 @@ use gputrace_collectors::Manifest;
 use gputrace_collectors::manifest::Process;
 use gputrace_collectors::recover::{Launcher, launchers, recover_telling};
 
+use super::report::whole;
 use super::select::wrong;
 use crate::cli::RecoverArgs;
 use crate::launch::{names, processes, standing};
 use crate::progress::{self, Unit};
 use crate::render::number;
 use crate::terminal;
+use crate::trace::Trace;
 
-/// Recovers all of them, and says what came of each.
+/// Recovers all of them, says what came of each, and fails where a file is not whole that nobody can recover.
 pub(crate) fn run(args: &RecoverArgs) -> Result<()> {
+    let mut damaged = Vec::new();
     for trace in &args.traces {
         let work = progress::of("recovering");
         let text = one(trace, args.host_is_gone)?;
+        // Of a trace that nothing can be read of there is nothing more to say here.
+        if let Ok(whole) = Trace::open(std::slice::from_ref(trace)) {
+            whole.look_at_ends();
+            damaged.extend(whole.problems());
+        }
         drop(work);
         if terminal::is_quiet() {
             continue;
@@ -27,7 +35,7 @@ pub(crate) fn run(args: &RecoverArgs) -> Result<()> {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot write to stdout")?;
     }
-    Ok(())
+    whole("trace", &damaged)
 }
 
 fn one(trace: &Path, host_is_gone: bool) -> Result<String> {

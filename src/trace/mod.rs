@@ -13,6 +13,7 @@ mod copied;
 mod counted;
 mod decode;
 mod devices;
+mod ends;
 mod error;
 mod files;
 mod filter;

@@ -3,7 +3,7 @@
 use crate::analysis::Facts;
 use crate::analysis::passes::rollups::Sum;
 use crate::analysis::section::{Column, Table, Unit, Value, column};
-use crate::analysis::sums::{ROOM, alone, by_class};
+use crate::analysis::sums::{ROOM, alone, by_class, of_fewer};
 use crate::render::{bytes, number, time};
 
 /// Processes that get lines.
@@ -59,6 +59,7 @@ fn line(title: &str, sum: &Sum) -> String {
             out.push_str(&format!("  {name} {:>7}", time(ns)));
         }
         out.push_str(&format!("  max {:>7}", time(sum.max_ns as f64)));
+        out.push_str(&of_fewer(sum).map(|fewer| format!("  {fewer}")).unwrap_or_default());
     }
     if sum.bytes > 0 {
         out.push_str(&format!("  {}", bytes(sum.bytes as f64)));
