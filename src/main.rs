@@ -130,8 +130,24 @@ fn explain(error: &clap::Error) -> Ending {
     let words: Vec<OsString> = std::env::args_os().collect();
     let subcommand = words.get(cli::first_word(&words)).map(|word| word.to_string_lossy().into_owned());
     let subcommand = subcommand.filter(|word| !word.starts_with('-')).unwrap_or("record".to_owned());
+    let what = in_our_words(what);
     say(&format!("{what}{values}{}; see gputrace {subcommand} --help", tip.unwrap_or_default()));
     Ending::Code(if subcommand == "record" { OWN_FAILURE } else { USAGE })
+}
+
+/// What the standard library says of a number, as what is expected.
+fn in_our_words(mut what: String) -> String {
+    const WORDS: [(&str, &str); 5] = [
+        ("invalid digit found in string", "expected a whole number such as 3"),
+        ("cannot parse integer from empty string", "expected a whole number such as 3"),
+        ("number too large to fit in target type", "the number is too large"),
+        ("number too small to fit in target type", "the number is too small"),
+        ("invalid float literal", "expected a number such as 2 or 0.5"),
+    ];
+    for (std, ours) in WORDS {
+        what = what.replace(std, ours);
+    }
+    what
 }
 
 #[cfg(test)]

@@ -336,6 +336,12 @@ fn a_wrong_value_is_answered_with_those_that_there_are() {
     let run = scratch.gputrace(&["--gpu-time", "foo", "--", "true"]).expect(125);
     one_line(&run.stderr, "'foo'");
     one_line(&run.stderr, "[possible values: off, auto, events, windows, full]");
+    for (wrong, code) in
+        [(&["--flight-recorder", "--dump-slow-step", "0.5", "--", "true"][..], 125), (&["attach", "abc"], 2)]
+    {
+        let run = scratch.gputrace(wrong).expect(code);
+        one_line(&run.stderr, "expected a whole number such as 3");
+    }
     let run = scratch.gputrace(&["report", "--format", "foo", "."]).expect(2);
     one_line(&run.stderr, "[possible values: ");
     // What would be ignored is refused before anything starts.

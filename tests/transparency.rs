@@ -320,6 +320,9 @@ fn gputrace_off_makes_the_shim_inert() {
     let run = scratch.target(program("state")).env("GPUTRACE", "off").traced().expect(42);
     assert!(!run.trace.exists());
     assert!(run.stderr.starts_with("gputrace: tracing is switched off by GPUTRACE=off"), "{}", run.stderr);
+    // What is meant for it, and is not: it is traced, and told so.
+    let run = scratch.target("/bin/true").env("GPUTRACE", "0").traced().expect(0);
+    assert!(run.stderr.contains("GPUTRACE=0 switches nothing: only GPUTRACE=off"), "{}", run.stderr);
     assert!(!run.text().contains("LD_PRELOAD"));
 }
 

@@ -86,8 +86,9 @@ pub(crate) fn run(args: CollectArgs) -> Result<Ending> {
     match stopped {
         Some(processes) => {
             note(&format!(
-                "stopped; {processes} processes record on into their rings, for the next gputrace collect {}",
-                standing.root().display()
+                "stopped; {processes} processes record on into their rings, for the next gputrace collect {}; next: gputrace report {}",
+                standing.root().display(),
+                gputrace_collectors::quote(&trace.to_string_lossy())
             ));
             Ok(Ending::Code(0))
         }

@@ -70,6 +70,9 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
         say(&format!("tracing is switched off by {why}; the command runs untraced"));
         return Err(become_command(&path, args));
     }
+    if let Some(other) = std::env::var_os("GPUTRACE").filter(|other| !other.is_empty()) {
+        say(&format!("GPUTRACE={} switches nothing: only GPUTRACE=off switches tracing off", other.to_string_lossy()));
+    }
     let brake = Brake::of(&path, args.command.get(1..).unwrap_or_default());
     if let Some((brake, faults)) = brake.as_ref().and_then(|brake| Some((brake, brake.engaged()?))) {
         let command = brake.command();
