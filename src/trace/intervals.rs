@@ -115,6 +115,9 @@ fn of(manifest: &Manifest, detail: &KeptDetail) -> Vec<Interval> {
     let mut all: Vec<Interval> = own.collect();
     all.extend(detail.windows.filter(few).into_iter().flat_map(|windows| in_windows(windows, began_ns, ended_ns)));
     for Earlier { from_ns, to_ns, windows } in &detail.earlier {
+        if all.len() as i64 >= MOST_WINDOWS {
+            break;
+        }
         match windows.filter(few) {
             Some(windows) => {
                 all.extend(in_windows(windows, (*from_ns).max(manifest.started_ns), (*to_ns).min(ended_ns)))

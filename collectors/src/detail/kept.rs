@@ -81,6 +81,14 @@ impl KeptDetail {
         Some(kept)
     }
 
+    /// What it says beside when recording was on; nothing where that is all.
+    pub(crate) fn beside_switches(self) -> Option<KeptDetail> {
+        if !self.is_switched() {
+            return Some(self);
+        }
+        self.since_ns.map(|_| KeptDetail { intervals: Vec::new(), ..self })
+    }
+
     /// What a collector keeps, after earlier ones.
     pub(crate) fn after(self, before: KeptDetail) -> KeptDetail {
         let mut intervals = before.intervals;
@@ -189,5 +197,11 @@ mod tests {
         // One that keeps the same goes on as if it were one.
         assert_eq!(KeptDetail::gone_on(Some(&in_windows), 5, 100, Some(&in_windows)), Some(in_windows));
         assert_eq!(KeptDetail::gone_on(None, 5, 100, None), None);
+        // Recording that was off for a while since does not make it forget them.
+        let mut switched = mode(KeptDetail::SWITCHED, None).after(third);
+        switched.intervals = vec![Interval { from_ns: 310, to_ns: 320, why: String::new() }];
+        let kept = KeptDetail::gone_on(Some(&switched), 5, 400, None).and_then(KeptDetail::beside_switches).unwrap();
+        assert!(kept.intervals.is_empty() && kept.earlier == spans && kept.since_ns == Some(300), "{kept:?}");
+        assert_eq!(mode(KeptDetail::SWITCHED, None).beside_switches(), None);
     }
 }

@@ -30,7 +30,7 @@ impl Drain {
         // When recording was on goes on here; what was kept around moments stands for itself.
         let switched = manifest.detail.clone().filter(KeptDetail::is_switched);
         self.manifest = Manifest { clock: own.clock, detail, standing: own.standing, ..manifest };
-        self.manifest.detail.take_if(|detail| detail.is_switched());
+        self.manifest.detail = self.manifest.detail.take().and_then(KeptDetail::beside_switches);
         self.switch.resume(switched.as_ref());
         let wanted = self.will.is_wanted();
         for (id, kept) in std::mem::take(&mut left.processes) {
