@@ -111,7 +111,7 @@ fn of(manifest: &Manifest, detail: &KeptDetail) -> Vec<Interval> {
         };
         windows.between(from_ns, to_ns).map(cut)
     };
-    let began_ns = detail.since_ns.unwrap_or(manifest.started_ns);
+    let began_ns = detail.since_ns.unwrap_or(manifest.started_ns).max(manifest.started_ns);
     let mut all: Vec<Interval> = own.collect();
     all.extend(detail.windows.filter(few).into_iter().flat_map(|windows| in_windows(windows, began_ns, ended_ns)));
     for Earlier { from_ns, to_ns, windows } in &detail.earlier {
