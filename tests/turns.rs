@@ -52,8 +52,8 @@ fn single_events_of_one_turn_are_not_denied_by_the_next() {
 
     of_one(&mut session, &["--detail", "full"], "third");
     let detail = kept(&session).expect("not all were kept");
-    assert!(detail.is_full() && detail.earlier.len() == 1, "{detail:?}");
-    assert!(detail.earlier[0].to_ns < detail.since_ns.expect("it went on"), "{detail:?}");
+    assert!(detail.is_full() && detail.intervals.len() == 1, "{detail:?}");
+    assert!(detail.intervals[0].to_ns < detail.since_ns.expect("it went on"), "{detail:?}");
     let now = rows(&session);
     assert!(now >= all + 500, "{now} of the first and the third collector, {all} of the first");
     let said = scratch.gputrace(&["report", "trace"]).expect(0).text();

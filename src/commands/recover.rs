@@ -24,9 +24,9 @@ pub(crate) fn run(args: &RecoverArgs) -> Result<()> {
         let work = progress::of("recovering");
         let text = one(trace, args.host_is_gone)?;
         // Of a trace that nothing can be read of there is nothing more to say here.
-        if let Ok(whole) = Trace::open(std::slice::from_ref(trace)) {
-            whole.look_at_ends();
-            damaged.extend(whole.problems());
+        if let Ok(trace) = Trace::open(std::slice::from_ref(trace)) {
+            trace.look_at_ends();
+            damaged.extend(trace.problems());
         }
         drop(work);
         if terminal::is_quiet() {

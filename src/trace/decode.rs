@@ -17,6 +17,7 @@ use gputrace_collectors::schema::{SCHEMA_VERSION, TableId};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::basic::Compression;
+use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::ChunkReader;
 use parquet::file::statistics::Statistics;
@@ -114,11 +115,6 @@ impl Job {
     }
 
     fn reader(&self, path: &Path, file: impl ChunkReader + 'static) -> Result<Opened, String> {
-        let unreadable = |e| {
-            format!(
-                "cannot be read as Parquet (cut short or damaged), left out: copy it again, or report without it; {e}"
-            )
-        };
         // Parquet's own types say all that a copy of Arrow's schema beside them would.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options).map_err(unreadable)?;
@@ -273,4 +269,9 @@ fn groups_in_time(metadata: &ParquetMetaData, filter: &Filter) -> Vec<usize> {
     };
     let keep = |group: &usize| span(*group).is_none_or(|(first, last)| filter.may_keep(first, last));
     (0..metadata.num_row_groups()).filter(keep).collect()
+}
+
+/// What is said of a file that is no Parquet any more.
+pub(super) fn unreadable(error: ParquetError) -> String {
+    format!("cannot be read as Parquet (cut short or damaged), left out: copy it again, or report without it; {error}")
 }

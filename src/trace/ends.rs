@@ -6,6 +6,7 @@ use gputrace_collectors::schema::TABLES;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaDataReader;
 
+use super::decode::unreadable;
 use super::{Problem, Trace};
 
 impl Trace {
@@ -17,7 +18,7 @@ impl Trace {
                 .map_err(ParquetError::from)
                 .and_then(|file| ParquetMetaDataReader::new().parse_and_finish(&file));
             if let Err(error) = footer {
-                self.problem(Problem::lost(path, format!("cannot be read as Parquet (cut short or damaged): {error}")));
+                self.problem(Problem::lost(path, unreadable(error)));
             }
         }
     }

@@ -5,7 +5,7 @@
 //! chosen one and theirs is taken, and who has less than half of it is left out.
 
 use gputrace_collectors::launcher_of;
-use gputrace_collectors::manifest::{Earlier, KeptDetail, Manifest, Windows};
+use gputrace_collectors::manifest::{KeptDetail, Manifest, Windows};
 use rustc_hash::FxHashSet;
 
 use super::{Filter, Trace};
@@ -86,7 +86,6 @@ impl Trace {
 }
 
 const WINDOW: &str = "a window of the wall clock";
-const EARLIER: &str = "all events, until a collector went on that keeps fewer";
 const SINCE: &str = "all events, since a collector went on that keeps them";
 /// A year has half a million minutes. A manifest that claims more windows is damaged.
 const MOST_WINDOWS: i64 = 1 << 20;
@@ -112,19 +111,15 @@ fn of(manifest: &Manifest, detail: &KeptDetail) -> Vec<Interval> {
         windows.between(from_ns, to_ns).map(cut)
     };
     let began_ns = detail.since_ns.unwrap_or(manifest.started_ns).max(manifest.started_ns);
+    let last = detail.windows.map(|windows| (began_ns, ended_ns, windows));
+    let earlier =
+        detail.earlier.iter().map(|of| (of.from_ns.max(manifest.started_ns), of.to_ns.min(ended_ns), of.windows));
     let mut all: Vec<Interval> = own.collect();
-    all.extend(detail.windows.filter(few).into_iter().flat_map(|windows| in_windows(windows, began_ns, ended_ns)));
-    for Earlier { from_ns, to_ns, windows } in &detail.earlier {
+    for (from_ns, to_ns, windows) in last.into_iter().chain(earlier).filter(|(.., windows)| few(windows)) {
         if all.len() as i64 >= MOST_WINDOWS {
             break;
         }
-        match windows.filter(few) {
-            Some(windows) => {
-                all.extend(in_windows(windows, (*from_ns).max(manifest.started_ns), (*to_ns).min(ended_ns)))
-            }
-            None if windows.is_some() => {}
-            None => all.push(Interval { from_ns: *from_ns, to_ns: *to_ns, why: EARLIER.to_owned(), cut: false }),
-        }
+        all.extend(in_windows(windows, from_ns, to_ns));
     }
     if detail.is_full() {
         all.push(Interval { from_ns: began_ns, to_ns: ended_ns, why: SINCE.to_owned(), cut: false });

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Why there is all of a time whose collector another one followed that keeps fewer.
+const ALL_UNTIL_THEN: &str = "all events, until a collector went on that keeps fewer";
+
 /// Which single events a launcher kept; a manifest without it kept all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptDetail {
@@ -20,7 +23,7 @@ pub struct KeptDetail {
     /// The least that was held back for triggers at any time, ns, where there was too little memory for all of `before_ns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_ns: Option<i64>,
-    /// Intervals that triggers opened, in order. All events that began in one are there, but those that the account calls lost.
+    /// Intervals that triggers opened, and times of which earlier collectors kept all, in order. All events that began in one are there, but those that the account calls lost.
     #[serde(default)]
     pub intervals: Vec<Interval>,
     /// Where recording was never on: why, as a sentence.
@@ -29,7 +32,7 @@ pub struct KeptDetail {
     /// What the mode says holds from this moment on, ns since the Unix epoch; missing: since the trace began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ns: Option<i64>,
-    /// What earlier collectors of the same session kept otherwise, in order; their triggers' intervals are among `intervals`.
+    /// Windows of earlier collectors of the same session, in order; whatever else they kept is among `intervals`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<Earlier>,
     /// Triggers that came when there were as many intervals as may be.
@@ -51,33 +54,27 @@ impl KeptDetail {
         self.mode == Self::FULL
     }
 
-    /// Of earlier collectors, for one that goes on from a moment: what they kept, and what it keeps itself; none: all events.
+    /// What earlier collectors kept, for one that goes on at their end and keeps what `own` says; none in place of any: all events.
     pub(crate) fn gone_on(
         before: Option<&KeptDetail>,
         began_ns: i64,
         ended_ns: i64,
         own: Option<&KeptDetail>,
     ) -> Option<KeptDetail> {
-        let is_same = |before: &KeptDetail| match own {
-            Some(own) => (&own.mode, own.windows) == (&before.mode, before.windows),
-            None => before.is_full() || before.is_switched(),
-        };
-        let Some(before) = before else {
-            let all = Earlier { from_ns: began_ns, to_ns: ended_ns, windows: None };
-            return own.map(|_| KeptDetail { since_ns: Some(ended_ns), earlier: vec![all], ..KeptDetail::default() });
-        };
-        let mut kept = before.clone();
-        if is_same(before) {
-            return Some(kept);
+        let mode =
+            |of: Option<&KeptDetail>| of.map_or((Self::FULL.to_owned(), None), |of| (of.mode.clone(), of.windows));
+        // Recording that is off for a while is no other --detail than all.
+        if mode(before) == mode(own) || own.is_none() && before.is_some_and(KeptDetail::is_switched) {
+            return before.cloned();
         }
-        let from_ns = before.since_ns.unwrap_or(began_ns);
-        if before.is_switched() {
-            let all = std::mem::take(&mut kept.intervals).into_iter();
-            kept.earlier.extend(all.map(|on| Earlier { from_ns: on.from_ns, to_ns: on.to_ns, windows: None }));
-        } else if before.windows.is_some() || before.is_full() {
-            kept.earlier.push(Earlier { from_ns, to_ns: ended_ns, windows: before.windows });
+        let mut kept = before.cloned().unwrap_or_default();
+        let from_ns = kept.since_ns.unwrap_or(began_ns);
+        if let Some(windows) = kept.windows.take() {
+            kept.earlier.push(Earlier { from_ns, to_ns: ended_ns, windows });
+        } else if mode(before).0 == Self::FULL {
+            kept.intervals.push(Interval { from_ns, to_ns: ended_ns, why: ALL_UNTIL_THEN.to_owned() });
         }
-        (kept.mode, kept.windows, kept.since_ns) = (Self::FULL.to_owned(), None, Some(ended_ns));
+        (kept.mode, kept.since_ns) = (Self::FULL.to_owned(), Some(ended_ns));
         Some(kept)
     }
 
@@ -98,16 +95,15 @@ impl KeptDetail {
     }
 }
 
-/// A time in which an earlier collector of the session kept other single events than the last one.
+/// A time in which an earlier collector of the session kept the events of windows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Earlier {
     /// Begin, ns since the Unix epoch.
     pub from_ns: i64,
     /// End.
     pub to_ns: i64,
-    /// It kept the events of these windows; missing: all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub windows: Option<Windows>,
+    /// Which.
+    pub windows: Windows,
 }
 
 /// Windows that lie at multiples of a period since the Unix epoch.
@@ -181,7 +177,8 @@ mod tests {
 
     #[test]
     fn what_an_earlier_collector_kept_is_told_beside_what_the_next_one_keeps() {
-        let windows = Some(Windows { length_ns: 1, period_ns: 60 });
+        let each = Windows { length_ns: 1, period_ns: 60 };
+        let windows = Some(each);
         let mode = |mode: &str, windows| KeptDetail { mode: mode.to_owned(), windows, ..KeptDetail::default() };
         let (sums, in_windows) = (mode("rollup", None), mode("windows", windows));
         // All, then windows, then sums, then all again.
@@ -189,11 +186,13 @@ mod tests {
         let first = in_windows.clone().after(first);
         assert_eq!((first.windows, first.since_ns), (windows, Some(100)));
         let second = sums.clone().after(KeptDetail::gone_on(Some(&first), 5, 200, Some(&sums)).unwrap());
-        let spans = [(5, 100, None), (100, 200, windows)];
-        let spans = spans.map(|(from_ns, to_ns, windows)| Earlier { from_ns, to_ns, windows });
+        let all = Interval { from_ns: 5, to_ns: 100, why: ALL_UNTIL_THEN.to_owned() };
+        let spans = [Earlier { from_ns: 100, to_ns: 200, windows: each }];
         assert_eq!((second.mode.as_str(), second.windows, second.earlier.as_slice()), ("rollup", None, &spans[..]));
+        assert_eq!(second.intervals, std::slice::from_ref(&all));
         let third = KeptDetail::gone_on(Some(&second), 5, 300, None).unwrap();
         assert!(third.is_full() && third.since_ns == Some(300) && third.earlier == spans, "{third:?}");
+        assert_eq!(third.intervals, [all]);
         // One that keeps the same goes on as if it were one.
         assert_eq!(KeptDetail::gone_on(Some(&in_windows), 5, 100, Some(&in_windows)), Some(in_windows));
         assert_eq!(KeptDetail::gone_on(None, 5, 100, None), None);

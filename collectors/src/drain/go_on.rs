@@ -26,11 +26,11 @@ impl Drain {
         self.sequence = next;
         self.root = left.root;
         let own = std::mem::take(&mut self.manifest);
-        let detail = KeptDetail::gone_on(manifest.detail.as_ref(), manifest.started_ns, killed_ns, own.detail.as_ref());
         // When recording was on goes on here; what was kept around moments stands for itself.
         let switched = manifest.detail.clone().filter(KeptDetail::is_switched);
+        let detail = KeptDetail::gone_on(manifest.detail.as_ref(), manifest.started_ns, killed_ns, own.detail.as_ref());
+        let detail = detail.and_then(KeptDetail::beside_switches);
         self.manifest = Manifest { clock: own.clock, detail, standing: own.standing, ..manifest };
-        self.manifest.detail = self.manifest.detail.take().and_then(KeptDetail::beside_switches);
         self.switch.resume(switched.as_ref());
         let wanted = self.will.is_wanted();
         for (id, kept) in std::mem::take(&mut left.processes) {
