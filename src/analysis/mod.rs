@@ -116,7 +116,7 @@ pub(crate) use passes::waiting::{Idle, Memory, Pending, Transfer};
 pub(crate) use section::{Column, Section, Table, Unit, Value};
 pub(crate) use sites::{AtSite, costs as costs_by_site, launches as launches_by_site};
 pub(crate) use steps::one_by_one as steps_one_by_one;
-pub(crate) use sums::{alone as has_sums_alone, answer, answers as sums_answer, of_all_events};
+pub(crate) use sums::{alone as has_sums_alone, answer, answer_by_sums, answers as sums_answer, of_all_events};
 pub(crate) use syncs::polls;
 pub(crate) use uncalled::calls as missing_calls;
 pub(crate) use unmatched::missing as missing_kernels;

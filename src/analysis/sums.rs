@@ -64,12 +64,26 @@ fn by_sums(analysis: &dyn Analysis, facts: &Facts<'_>) -> Option<Section> {
 
 /// The same of a whole run whose rows were removed in part, and its sums were not.
 pub(crate) fn of_all_events(analysis: &dyn Analysis, facts: &Facts<'_>) -> Option<Section> {
-    let filter = facts.filter;
-    let whole = !filter.is_window() && filter.device.is_none() && filter.interval.is_none();
-    let summed = facts.rollups.range().is_some() && !loss::is_removed(facts.trace, &[TableId::Rollups]);
     // Of Metal's waits the sums do not tell those for room in a queue.
     let all = !(analysis.name() == "syncs" && facts.processes().any(|process| facts.is_metal(process.process_id)));
-    (whole && summed && all).then(|| by_sums(analysis, facts)).flatten()
+    (all && is_summed(facts)).then(|| by_sums(analysis, facts)).flatten()
+}
+
+/// What an analysis says without a look at any single event, to stand beside a trace that has none.
+pub(crate) fn answer_by_sums(analysis: &dyn Analysis, facts: &Facts<'_>) -> Option<Section> {
+    // What these say of a trace with single events takes these.
+    let takes_events = matches!(analysis.name(), "targets" | "self");
+    if OF_NO_EVENT.contains(&analysis.name()) && !takes_events {
+        return Some(analysis.section(facts));
+    }
+    is_summed(facts).then(|| by_sums(analysis, facts)).flatten()
+}
+
+/// Whether the whole run is reported, and the sums of all its events are there.
+fn is_summed(facts: &Facts<'_>) -> bool {
+    let filter = facts.filter;
+    let whole = !filter.is_window() && filter.device.is_none() && filter.interval.is_none();
+    whole && facts.rollups.range().is_some() && !loss::is_removed(facts.trace, &[TableId::Rollups])
 }
 
 /// Where only a part of the trace was asked for: what is not there may be elsewhere in it.

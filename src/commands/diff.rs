@@ -41,7 +41,7 @@ fn made(
     (analyses, own): (&[&'static dyn Analysis], &[&'static str]),
     [before, after]: [&Trace; 2],
 ) -> Result<(String, Vec<Problem>)> {
-    let needs = diff::needs(analyses);
+    let needs = diff::needs(analyses, before.keeps_no_event() || after.keeps_no_event());
     let filters = [select::filter(&args.select, before)?, select::filter(&args.select, after)?];
     [(before, &filters[0]), (after, &filters[1])].into_iter().for_each(|(trace, filter)| select::tell(trace, filter));
     let facts = [Facts::gather(before, &filters[0], &needs), Facts::gather(after, &filters[1], &needs)];

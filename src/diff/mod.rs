@@ -9,6 +9,7 @@ mod quantities;
 mod render;
 mod samples;
 mod spread;
+mod summed;
 mod tables;
 
 use std::collections::BTreeSet;
@@ -22,6 +23,7 @@ use kernels::Pair;
 use quantities::LAUNCH_TIME;
 use samples::{Kernel, MOST_KERNELS, Samples};
 use spread::{FEWEST, compare};
+use summed::BySums;
 
 /// Parts that are no analysis.
 pub(crate) const OWN_PARTS: [&str; 2] = ["steps", "kernels"];
@@ -110,6 +112,7 @@ pub(crate) struct About {
 }
 
 /// The comparison.
+#[derive(Default)]
 pub(crate) struct Diff {
     /// The first trace.
     pub(crate) before: About,
@@ -123,6 +126,8 @@ pub(crate) struct Diff {
     pub(crate) parts: Vec<Part>,
     /// Analyses that differ and whose numbers single steps do not have, so that nobody can say what is beyond the spread.
     pub(crate) unjudged: Vec<&'static str>,
+    /// The traces were compared by the sums of all events, for one of them keeps no single one.
+    pub(crate) by_sums: Option<BySums>,
     /// What could not be read.
     pub(crate) problems: Vec<Problem>,
 }
@@ -135,9 +140,10 @@ pub(crate) struct Side<'a> {
     pub(crate) facts: &'a Facts<'a>,
 }
 
-/// The passes that a comparison of these analyses needs.
-pub(crate) fn needs(analyses: &[&'static dyn Analysis]) -> Vec<Need> {
-    analyses.iter().flat_map(|analysis| analysis.needs()).chain(findings::NEEDS).copied().collect()
+/// The passes that a comparison of these analyses needs; `sums`: one of the traces may have nothing else.
+pub(crate) fn needs(analyses: &[&'static dyn Analysis], sums: bool) -> Vec<Need> {
+    let needs = analyses.iter().flat_map(|analysis| analysis.needs()).chain(findings::NEEDS).copied();
+    needs.chain(sums.then_some(Need::Rollups)).collect()
 }
 
 impl Diff {
@@ -146,6 +152,14 @@ impl Diff {
         let subjects = [before, after].map(|side| findings::subjects(side.facts));
         let main = [0, 1].map(|i| main_subject([before, after][i].facts, &subjects[i]));
         let per_step = main.iter().all(|subject| subject.is_some_and(|s| s.steps.is_some()));
+        let mut problems = before.facts.trace.problems();
+        problems.extend(after.facts.trace.problems());
+        let about = [0, 1].map(|i| About::of([before, after][i], main[i]));
+        if let Some((parts, by_sums)) = summed::parts([before, after], analyses, own) {
+            let [before, after] = about;
+            let by_sums = Some(by_sums);
+            return Diff { before, after, per_step: false, few: true, parts, unjudged: Vec::new(), by_sums, problems };
+        }
         let mut parts = Vec::new();
         let samples = match main {
             [Some(old), Some(new)] => {
@@ -166,23 +180,20 @@ impl Diff {
             let mut sections: [Section; 2] = [before, after].map(|side| answer(*analysis, side.facts));
             sections.iter_mut().zip(&names).for_each(|(section, names)| processes::rename(section, names));
             kernels::rename(&mut sections[0], &renamed);
-            let about @ (name, _) = (analysis.name(), analysis.title());
+            let titled @ (name, _) = (analysis.name(), analysis.title());
             let of_run = tables::parts(*analysis, &sections);
             let differs = !of_run.is_empty();
             let samples = samples.as_ref();
-            parts.extend(samples.and_then(|(old, new)| quantities::of_analysis(about, differs, old, new)));
+            parts.extend(samples.and_then(|(old, new)| quantities::of_analysis(titled, differs, old, new)));
             unjudged.extend((differs && !quantities::tell_of(name)).then_some(name));
             parts.extend(of_run);
         }
         let samples = samples.filter(|_| per_step).map_or(0, |(old, new)| old.count.min(new.count));
-        let about = |side: &Side<'_>, main: Option<&findings::Subject<'_>>| About::of(side, main);
         if [before, after].iter().any(|side| Shed::of(side.facts.processes()).is_some()) {
             without_launches(&mut parts);
         }
-        let mut problems = before.facts.trace.problems();
-        problems.extend(after.facts.trace.problems());
-        let (before, after) = (about(before, main[0]), about(after, main[1]));
-        Diff { before, after, per_step, few: samples < FEWEST, parts, unjudged, problems }
+        let [before, after] = about;
+        Diff { before, after, per_step, few: samples < FEWEST, parts, unjudged, by_sums: None, problems }
     }
 
     /// Differences beyond the spread. A quantity of a step that stands with several analyses is one.
@@ -205,8 +216,11 @@ impl Diff {
             ("launches left out for --budget", number(a.launches_shed as f64), number(b.launches_shed as f64)),
             ("what times the steps", a.timed_by.to_owned(), b.timed_by.to_owned()),
         ];
+        // Without steps nothing times them.
+        let pairs =
+            pairs.into_iter().filter(|(what, a, b)| *what != "what times the steps" || !(a.is_empty() || b.is_empty()));
         let shown = |text: &str| if text.is_empty() { "not known".to_owned() } else { shortened(text, width) };
-        let apart = pairs.into_iter().filter(|(_, a, b)| a != b);
+        let apart = pairs.filter(|(_, a, b)| a != b);
         apart.map(|(what, a, b)| format!("{what} ({} / {})", shown(&a), shown(&b))).collect()
     }
 }

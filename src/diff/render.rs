@@ -5,7 +5,7 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, ContentArrangement, Table as Grid, presets};
 use serde_json::{Value as Json, json};
 
-use super::{About, Change, Diff, Part};
+use super::{About, BySums, Change, Diff, Part};
 use crate::analysis::{Unit, Value};
 use crate::render::{self, Layout, number, wrapped};
 use crate::trace::{columns_of, shortened, shortened_apart};
@@ -102,6 +102,8 @@ pub(crate) fn json(diff: &Diff) -> String {
         "per_step": diff.per_step,
         "beyond_spread": diff.beyond(),
         "not_judged": diff.unjudged,
+        "by_sums": diff.by_sums.is_some(),
+        "not_compared": diff.by_sums.as_ref().map_or(&[][..], |sums| &sums.not_compared),
         "parts": diff.parts.iter().map(part).collect::<Vec<_>>(),
         "problems": diff.problems.iter().map(problem).collect::<Vec<_>>(),
     });
@@ -111,8 +113,13 @@ pub(crate) fn json(diff: &Diff) -> String {
 const HEADS: [&str; 6] = ["", "before", "after", "change", "%", "beyond spread"];
 
 fn head(diff: &Diff, width: usize) -> Vec<String> {
+    let without = |name: &str| diff.by_sums.as_ref().is_some_and(|sums| [name, "either"].contains(&sums.without));
     let side = |name: &str, about: &About| {
-        let none = if about.steps_unknown { "steps not known" } else { "no steps" };
+        let none = match () {
+            () if without(name) => "no single event kept",
+            () if about.steps_unknown => "steps not known",
+            () => "no steps",
+        };
         let steps = about.steps.map_or(none.to_owned(), |steps| format!("{} steps", number(steps as f64)));
         let process = about.process.as_ref().map_or(String::new(), |process| format!("  {process}"));
         let trace = shortened(&about.trace, width / 4);
@@ -125,6 +132,13 @@ fn head(diff: &Diff, width: usize) -> Vec<String> {
     let apart = diff.apart(16);
     if !apart.is_empty() {
         lines.push(shortened(&format!("not the same: {}", apart.join("; ")).replace(char::is_control, " "), width));
+    }
+    if let Some(BySums { without, not_compared, .. }) = &diff.by_sums {
+        let have = if *without == "either" { "both have" } else { &format!("{without} has") };
+        let not = not_compared.join(", ");
+        let not = if not.is_empty() { not } else { format!("; not compared: {not}") };
+        let text = format!("compared are the sums of all events, which are all that {have} (--detail){not}");
+        lines.extend(wrapped(&text, width));
     }
     lines
 }
@@ -195,7 +209,9 @@ fn last(diff: &Diff) -> String {
     let compared = diff.parts.iter().flat_map(|part| &part.rows).any(|row| row.beyond.is_some());
     let not_known = |why: &str| format!("what is beyond the runs' own spread is not known: {why}");
     match diff.beyond() {
+        0 if diff.by_sums.as_ref().is_some_and(|sums| !sums.compared) => "nothing was compared".to_owned(),
         0 if shown(diff).next().is_none() => "no difference".to_owned(),
+        0 if diff.by_sums.is_some() => not_known("sums tell no steps"),
         0 if !diff.per_step && (diff.before.steps_unknown || diff.after.steps_unknown) => {
             not_known("the steps of one of the traces are not, for launches were left out to keep to --budget")
         }

@@ -33,7 +33,7 @@ fn text(diff: &Diff) -> String {
 fn compared<T>(before: &TestTrace, after: &TestTrace, with: impl FnOnce(&Diff) -> T) -> T {
     let traces: [Trace; 2] = [before.open(), after.open()];
     let filter = Filter::default();
-    let facts = [0, 1].map(|i| Facts::gather(&traces[i], &filter, &needs(ALL)));
+    let facts = [0, 1].map(|i| Facts::gather(&traces[i], &filter, &needs(ALL, false)));
     let [before, after] = [0, 1].map(|i| Side { trace: "abc".chars().nth(i).into_iter().collect(), facts: &facts[i] });
     with(&Diff::of(&before, &after, ALL, &OWN_PARTS))
 }
@@ -189,7 +189,7 @@ fn an_analysis_is_judged_by_the_steps_wherever_they_have_its_numbers() {
         let traces: [Trace; 2] = [one.open(), other.open()];
         let filter = Filter::default();
         let analyses: Vec<_> = ALL.iter().copied().filter(|of| names.contains(&of.name())).collect();
-        let facts = [0, 1].map(|i| Facts::gather(&traces[i], &filter, &needs(&analyses)));
+        let facts = [0, 1].map(|i| Facts::gather(&traces[i], &filter, &needs(&analyses, false)));
         let [before, after] = [0, 1].map(|i| Side { trace: i.to_string(), facts: &facts[i] });
         with(&Diff::of(&before, &after, &analyses, &[]));
     };
@@ -241,7 +241,7 @@ fn the_baseline_of_metal_is_judged_by_the_step_and_not_by_how_many_there_were() 
         let traces: [Trace; 2] = [before.open(), after.open()];
         let filter = Filter::default();
         let analyses: Vec<_> = ALL.iter().copied().filter(|of| of.name() == "metal-baseline").collect();
-        let facts = [0, 1].map(|i| Facts::gather(&traces[i], &filter, &needs(&analyses)));
+        let facts = [0, 1].map(|i| Facts::gather(&traces[i], &filter, &needs(&analyses, false)));
         let [before, after] = [0, 1].map(|i| Side { trace: i.to_string(), facts: &facts[i] });
         with(&Diff::of(&before, &after, &analyses, &[]));
     };
@@ -388,16 +388,7 @@ fn rows_with_long_names_are_told_apart() {
     let rows =
         ["HtoD", "DtoH"].map(|way| row(&format!("transfer cuMemcpy{way}Async_v2 package::module::Training::step")));
     let part = Part { name: "a".into(), title: "A".into(), rows: rows.to_vec(), ..Part::default() };
-    let (before, after) = (About::default(), About::default());
-    let diff = Diff {
-        before,
-        after,
-        per_step: false,
-        few: true,
-        parts: vec![part],
-        unjudged: Vec::new(),
-        problems: Vec::new(),
-    };
+    let diff = Diff { few: true, parts: vec![part], ..Diff::default() };
     let text = text(&diff);
     assert!(text.contains("cuMemcpyHtoDAsync_v2") && text.contains("cuMemcpyDtoHAsync_v2"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
