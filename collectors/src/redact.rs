@@ -66,8 +66,8 @@ impl Redact {
         if self.off {
             return words.to_vec();
         }
-        let mut is_next = false;
-        words.iter().map(|word| self.word(word, &mut is_next)).collect()
+        let mut next = Next::Plain;
+        words.iter().map(|word| self.word(word, &mut next)).collect()
     }
 
     /// Arguments, each ended by a zero byte, as one would type them.
@@ -80,10 +80,11 @@ impl Redact {
         self.words(&words).iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
     }
 
-    /// A word; of one that has several in it, such as a script of a shell, each. `is_next`: it is the value of the one before.
-    fn word(&self, word: &str, is_next: &mut bool) -> String {
-        if word.contains(char::is_whitespace) && !*is_next {
-            let mut inside = false;
+    /// A word; of one that has several in it, such as a script of a shell, each.
+    fn word(&self, word: &str, next: &mut Next) -> String {
+        if word.contains(char::is_whitespace) && *next != Next::Secret {
+            let mut inside = Next::Plain;
+            *next = Next::Plain;
             return word
                 .split_inclusive(char::is_whitespace)
                 .map(|part| {
@@ -92,28 +93,52 @@ impl Redact {
                 })
                 .collect();
         }
-        self.one(word, is_next)
+        self.one(word, next)
     }
 
-    fn one(&self, word: &str, is_next: &mut bool) -> String {
-        let is_value = std::mem::take(is_next);
+    fn one(&self, word: &str, next: &mut Next) -> String {
         if word.is_empty() {
-            *is_next = is_value;
             return String::new();
         }
-        if is_value && !word.starts_with('-') {
+        let is = std::mem::take(next);
+        if is == Next::Secret && !word.starts_with('-') {
             // `Authorization: Bearer abc`: the scheme is none.
-            *is_next = matches!(word.to_lowercase().as_str(), "bearer" | "basic");
-            return if *is_next { word.to_owned() } else { REDACTED.to_owned() };
+            let is_scheme = matches!(word.to_lowercase().as_str(), "bearer" | "basic");
+            *next = if is_scheme { Next::Secret } else { Next::Plain };
+            return if is_scheme { word.to_owned() } else { REDACTED.to_owned() };
+        }
+        if let Some(user) = user_of(word).filter(|_| is == Next::User) {
+            return format!("{user}:{REDACTED}");
         }
         if let Some((name, value)) = word.split_once('=')
             && self.is_secret(name)
         {
             return if value.is_empty() { word.to_owned() } else { format!("{name}={REDACTED}") };
         }
+        if let Some(name) = self.name_in_pair(word) {
+            return format!("{name}:{REDACTED}");
+        }
         let is_name = word.starts_with('-') || word.ends_with(':') || word.eq_ignore_ascii_case("bearer");
-        *is_next = is_name && self.is_secret(word.trim_end_matches(':'));
+        *next = match word {
+            _ if is_name && self.is_secret(word.trim_end_matches(':')) => Next::Secret,
+            "-u" | "--user" => Next::User,
+            _ => Next::Plain,
+        };
         without_keys(&without_password(word))
+    }
+
+    /// What stands before the first colon that a secret follows: `password:x`, `{"lr":1,"password":"x"}`. Of modules with functions
+    /// (`server.auth:app`) and images with versions (`team/token:latest`) there are too many to take them for that.
+    fn name_in_pair<'a>(&self, word: &'a str) -> Option<&'a str> {
+        let is_pair = |name: &&str| {
+            let start = name.trim_end_matches(|c: char| !c.is_alphanumeric());
+            let start = start.trim_end_matches(|c: char| c.is_alphanumeric() || "-_.".contains(c));
+            let last = name[start.len()..].trim_end_matches(|c: char| !c.is_alphanumeric());
+            let is_another = last.contains('.') || last.eq_ignore_ascii_case("auth") || start.ends_with('/');
+            !is_another && self.is_secret(last)
+        };
+        let pairs = word.match_indices(':').map(|(at, _)| (&word[..at], &word[at + 1..]));
+        pairs.filter(|(_, value)| !value.is_empty() && !value.starts_with("//")).map(|(name, _)| name).find(is_pair)
     }
 
     /// Whether the value of an option or a variable of this name is a secret.
@@ -129,6 +154,24 @@ impl Redact {
             || parts.iter().any(|part| NAMES.contains(part))
             || parts.windows(2).any(is_key)
     }
+}
+
+/// What the word after this one is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Next {
+    #[default]
+    Plain,
+    /// A secret.
+    Secret,
+    /// A user, who may have a password behind a colon.
+    User,
+}
+
+/// The user of `user:password`; numbers are a user's and a group's.
+fn user_of(word: &str) -> Option<&str> {
+    let (user, password) = word.split_once(':')?;
+    let are_ids = [user, password].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
+    (!user.starts_with('-') && !password.is_empty() && !are_ids).then_some(user)
 }
 
 /// `scheme://user:password@host` without its password.
@@ -188,6 +231,13 @@ mod tests {
                 &["--ssh-key", "x", "STRIPE_KEY=x", "--cookie=x"],
                 &["--ssh-key", "[redacted]", "STRIPE_KEY=[redacted]", "--cookie=[redacted]"],
             ),
+            (
+                &["password:x", "--set=db-password:x", "token:"],
+                &["password:[redacted]", "--set=db-password:[redacted]", "token:"],
+            ),
+            (&["{\"lr\":1,\"password\":\"x\"}"], &["{\"lr\":1,\"password\":[redacted]"]),
+            (&["curl", "-u", "me:x", "-H", "Token:x"], &["curl", "-u", "me:[redacted]", "-H", "Token:[redacted]"]),
+            (&["sh", "-c", "curl --user me:x h:80"], &["sh", "-c", "curl --user me:[redacted] h:80"]),
             (&["--config={\"lr\": 1, \"password\": \"x\"}"], &["--config={\"lr\": 1, \"password\": [redacted]"]),
         ] {
             assert_eq!(redacted(&usual, line), expected, "{line:?}");
@@ -195,6 +245,20 @@ mod tests {
         let plain =
             ["python", "train.py", "--max-tokens", "512", "--tokenizer=gpt2", "--sort-key", "a", "sk-learn", "--lr=1"];
         assert_eq!(redacted(&usual, &plain), plain);
+        // A user and a group, users alone, modules, images, addresses, drives.
+        let colons = [
+            "docker",
+            "-u",
+            "1000:1000",
+            "-u",
+            "me",
+            "me:x",
+            "auth:app",
+            "server.token:app",
+            "team/token:latest",
+            "token://h/x",
+        ];
+        assert_eq!(redacted(&usual, &colons), colons);
     }
 
     #[test]
