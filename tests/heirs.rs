@@ -89,8 +89,17 @@ fn an_heir_that_goes_on_and_is_killed_has_one_itself() {
     let scratch = Scratch::new();
     let mut victim = Victim::start(&scratch);
     let first = victim.heir(&[]);
+    let killed = victim.started.pid();
     victim.started.kill();
     let second = victim.heir(&[first]);
+    // It goes by its own pid, and is found by that of the dead one as well.
+    let trace = victim.started.trace.display().to_string();
+    let said = scratch.gputrace(&["report", &trace]).stderr;
+    assert!(said.contains(&format!("is still being written, by gputrace {first}:")), "{said}");
+    for pid in [first, killed] {
+        let refused = scratch.gputrace(&["dump", &pid.to_string()]).expect(1).stderr;
+        assert!(refused.contains("no flight recorder"), "{pid}: {refused}");
+    }
     kill(first);
     victim.heir(&[first, second]);
     kill(second);

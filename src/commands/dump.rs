@@ -16,6 +16,9 @@ use crate::launch::{processes, standing, whose};
 /// A session answers a dump when a second has passed, and what the GPU did was told; a slow disk may take longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long one may take to say which process it is.
+const HEIRS_PATIENCE: Duration = Duration::from_secs(5);
+
 /// A session at work, as it speaks of itself.
 struct Live {
     found: Found,
@@ -115,6 +118,9 @@ fn by_pid(pid: u32, all: Vec<Found>) -> Result<Found> {
         return allowed(found.clone());
     }
     let traces = |found: &Found| processes::referring_to(&found.path, 0).contains(&pid);
+    if let Some(live) = live(all.clone(), HEIRS_PATIENCE).into_iter().find(|live| live.found.pid == pid) {
+        return allowed(live.found);
+    }
     match all.into_iter().find(traces).or_else(|| whose::of_process(pid)) {
         Some(found) => allowed(found),
         None if processes::stat(pid).is_some() => Err(wrong(format!(
@@ -140,9 +146,11 @@ fn allowed(found: Found) -> Result<Found> {
 fn live(all: Vec<Found>, patience: Duration) -> Vec<Live> {
     let answers = |found: Found| {
         let answer = ask(&found, "ping", patience).ok()?;
-        let mut parts = answer.splitn(3, '\t').skip(1);
+        let mut parts = answer.splitn(3, '\t');
+        // Not the pid in the folder's name, where that one was killed and another goes on.
+        let pid = parts.next()?.parse().ok()?;
         let (trace, command) = (PathBuf::from(parts.next()?), parts.next()?.to_owned());
-        Some(Live { found, trace, command })
+        Some(Live { found: Found { pid, ..found }, trace, command })
     };
     all.into_iter().filter_map(answers).collect()
 }
