@@ -35,7 +35,6 @@ pub(crate) use attach::AttachArgs;
 pub(crate) use capture::CaptureRange;
 pub(crate) use check::CheckArgs;
 pub(crate) use collect::{CollectArgs, EnvArgs, EnvFormat};
-pub(crate) use detail::DetailKind;
 pub(crate) use diff::DiffArgs;
 pub(crate) use dump::DumpArgs;
 pub(crate) use export::{ExportArgs, ExportAt, ExportFormat, ExportOf, ExportValue};

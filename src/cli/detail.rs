@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::ArgPredicate;
 use gputrace_collectors::detail::{Detail, QUEUE_BYTES, Triggers};
 
 use super::limits::{parse_size, parse_time};
@@ -22,6 +23,7 @@ pub(crate) struct DetailArgs {
     /// critical Xid error, a signal ends a process, a call hangs, the command ends with another exit code than 0. rollup keeps none. Names, stacks, processes, counters and the
     /// account of all calls are kept always. Example: --detail windows=1s/60s
     #[arg(long, value_name = "WHAT", default_value = "full", value_parser = parse)]
+    #[arg(default_value_if("flight_recorder", ArgPredicate::IsPresent, "triggered"))]
     pub(crate) detail: DetailKind,
 
     /// Keep only the last seconds before something happens: --detail triggered with so many, 30 unless told
@@ -78,8 +80,7 @@ impl DetailArgs {
     /// Err: what of it says nothing beside the rest.
     /// `counters`: whether they are read.
     pub(super) fn check(&self, counters: bool) -> Result<(), String> {
-        let other = !matches!(self.detail, DetailKind::Full | DetailKind::Triggered);
-        if self.flight_recorder.is_some() && other {
+        if self.flight_recorder.is_some() && !self.is_triggered() {
             return Err("--flight-recorder is --detail triggered: no other --detail goes with it".to_owned());
         }
         if self.flight_recorder_memory.is_some() && !self.is_triggered() {
@@ -104,19 +105,18 @@ impl DetailArgs {
 
     /// Whether events wait for something to happen.
     pub(crate) fn is_triggered(&self) -> bool {
-        self.flight_recorder.is_some() || self.detail == DetailKind::Triggered
+        self.detail == DetailKind::Triggered
     }
 
     /// For the collector.
     pub(crate) fn wanted(&self) -> Detail {
         let bytes = self.flight_recorder_memory.unwrap_or(QUEUE_BYTES);
         let also = Triggers { slow: self.dump_slow, slow_step: self.dump_slow_step, gpu_idle: self.dump_gpu_idle };
-        match (self.flight_recorder, self.detail) {
-            (Some(before), _) => Detail::Triggered { before, bytes, also },
-            (None, DetailKind::Triggered) => Detail::Triggered { before: BEFORE, bytes, also },
-            (None, DetailKind::Windows(length, period)) => Detail::Windows { length, period },
-            (None, DetailKind::Rollup) => Detail::Rollup,
-            (None, DetailKind::Full) => Detail::Full,
+        match self.detail {
+            DetailKind::Triggered => Detail::Triggered { before: self.flight_recorder.unwrap_or(BEFORE), bytes, also },
+            DetailKind::Windows(length, period) => Detail::Windows { length, period },
+            DetailKind::Rollup => Detail::Rollup,
+            DetailKind::Full => Detail::Full,
         }
     }
 }
@@ -174,20 +174,24 @@ mod tests {
 
     #[test]
     fn a_flight_recorder_is_triggered_and_nothing_else() {
-        let recorder = DetailArgs { flight_recorder: Some(BEFORE), ..DetailArgs::default() };
+        let triggered = DetailArgs { detail: DetailKind::Triggered, ..DetailArgs::default() };
+        let recorder = DetailArgs { flight_recorder: Some(BEFORE), ..triggered };
         assert_eq!(
             recorder.wanted(),
             Detail::Triggered { before: BEFORE, bytes: QUEUE_BYTES, also: Triggers::default() }
         );
-        assert!(recorder.check(true).is_ok() && recorder.is_triggered());
-        assert!(DetailArgs { detail: DetailKind::Rollup, ..recorder }.check(true).is_err());
+        assert!(recorder.check(true).is_ok());
+        for other in [DetailKind::Rollup, DetailKind::Full] {
+            assert!(DetailArgs { detail: other, ..recorder.clone() }.check(true).is_err());
+        }
         let memory = DetailArgs { flight_recorder_memory: Some(1), ..DetailArgs::default() };
         assert!(memory.check(true).is_err());
         assert!(DetailArgs { dump_slow: Some(9), ..DetailArgs::default() }.check(true).is_err());
         assert_eq!(DetailArgs::default().wanted(), Detail::Full);
-        let idle = DetailArgs { dump_gpu_idle: Some(BEFORE), flight_recorder: Some(BEFORE), ..DetailArgs::default() };
+        let idle = DetailArgs { dump_gpu_idle: Some(BEFORE), ..recorder.clone() };
         assert!(idle.check(true).is_ok() && idle.check(false).is_err());
-        assert!(DetailArgs { flight_recorder: None, ..idle }.check(true).is_err());
+        let full = DetailArgs { detail: DetailKind::Full, flight_recorder: None, ..idle };
+        assert!(full.check(true).is_err());
         assert!(DetailArgs { dump_slow_step: Some(3), ..DetailArgs::default() }.check(true).is_err());
     }
 }

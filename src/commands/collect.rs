@@ -17,7 +17,7 @@ use gputrace_collectors::{Config, Running, Warnings, take_over};
 use self::brakes::Brakes;
 use super::record::{metrics, wanted};
 use super::select::wrong;
-use crate::cli::{CollectArgs, DetailKind, EnvArgs, EnvFormat, RecordArgs, Switch};
+use crate::cli::{CollectArgs, EnvArgs, EnvFormat, RecordArgs, Switch};
 use crate::launch::exit::Ending;
 use crate::launch::find_command::find_command;
 use crate::launch::inherited::Inherited;
@@ -41,12 +41,9 @@ pub(crate) fn run(args: CollectArgs) -> Result<Ending> {
             "sessions that outlive gputrace are of Linux only; gputrace -- COMMAND traces a command here",
         ));
     }
-    let CollectArgs { session, mut record } = args;
+    let CollectArgs { session, record } = args;
     if !record.command.is_empty() {
         return Err(wrong("collect starts no command: gputrace env -- COMMAND does, in the session"));
-    }
-    if record.detail.flight_recorder.is_some() && record.detail.detail == DetailKind::Rollup {
-        record.detail.detail = DetailKind::Full;
     }
     record.check().map_err(|what| wrong(format!("{what}; see gputrace collect --help")))?;
     let shim = shim::find_library(shim::SHIM)
