@@ -12,6 +12,7 @@ use gputrace_collectors::schema::TableId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::select::wrong;
+use crate::render::counted;
 use crate::trace::{Filter, Problem, Process, Trace, Want};
 
 /// GPUs that are listed.
@@ -48,7 +49,10 @@ pub(super) fn keep(trace: &Trace, filter: &mut Filter, wanted: &str) -> Result<(
     let shared: BTreeSet<i64> = shared.map(|(process, _)| *process).collect();
     if let Some(first) = shared.first() {
         let who = trace.process(*first).map_or_else(|| format!("process {first}"), Process::label);
-        let more = if shared.len() > 1 { format!(" and {} more processes", shared.len() - 1) } else { String::new() };
+        let more = match shared.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {}", counted(more as f64, "more process", "more processes")),
+        };
         let text = format!(
             "--device {wanted}: {who}{more} gave work to other GPUs too; calls for these are left out, and their time is the host's own here (outside the driver)"
         );

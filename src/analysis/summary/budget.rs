@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use gputrace_collectors::manifest::{HookBudget, ShedPart};
 
 use crate::analysis::{Facts, gpu_cost};
-use crate::render::{duration, number, share};
+use crate::render::{counted, duration, number, share};
 
 /// Parts that are named; of a load that came and went there are more.
 const NAMED: usize = 4;
@@ -58,7 +58,10 @@ pub(super) fn line(facts: &Facts<'_>) -> Option<String> {
         )
     });
     let others = all().filter(|(_, other)| !std::ptr::eq(*other, dearest) && !other.shed.is_empty()).count();
-    let others = if others > 0 { format!("; and in {others} more processes") } else { String::new() };
+    let others = match others {
+        0 => String::new(),
+        _ => format!("; and in {}", counted(others as f64, "more process", "more processes")),
+    };
     let metal = if facts.is_metal(process_id) {
         "; on Metal it bounds samples of malloc alone, every message is recorded"
     } else {

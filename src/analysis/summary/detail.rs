@@ -5,7 +5,7 @@ use gputrace_collectors::manifest::{Count, KeptDetail};
 
 use super::Content;
 use crate::analysis::Facts;
-use crate::render::{duration, number, share};
+use crate::render::{counted, duration, number, share};
 use crate::trace::Interval;
 
 /// Intervals that get a line: as many as triggers may open, and one of the end.
@@ -22,12 +22,12 @@ pub(super) fn lines(content: &Content<'_>) -> String {
     let what = match about().next().map(|detail| detail.mode.as_str()) {
         _ if is_mixed => format!(
             "{}, by collectors that went on with another --detail",
-            plural(intervals.len(), "interval", "intervals")
+            counted(intervals.len() as f64, "interval", "intervals")
         ),
-        Some("rollup") if !intervals.is_empty() => plural(intervals.len(), "interval", "intervals"),
-        Some("windows") => plural(intervals.len(), "window", "windows"),
+        Some("rollup") if !intervals.is_empty() => counted(intervals.len() as f64, "interval", "intervals"),
+        Some("windows") => counted(intervals.len() as f64, "window", "windows"),
         Some("rollup") => "none, --detail rollup".to_owned(),
-        _ => plural(intervals.len(), "dump", "dumps"),
+        _ => counted(intervals.len() as f64, "dump", "dumps"),
     };
     let switched = about().any(KeptDetail::is_switched);
     let all = left_out + kept;
@@ -35,10 +35,10 @@ pub(super) fn lines(content: &Content<'_>) -> String {
     let why = about().find_map(|detail| detail.never.as_deref()).filter(|_| intervals.is_empty());
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
     let mut out = if switched {
-        format!("recording was on in {}{why}\n", plural(intervals.len(), "interval", "intervals"))
+        format!("recording was on in {}{why}\n", counted(intervals.len() as f64, "interval", "intervals"))
     } else {
         let (kept, all) = (number(kept as f64), number(all as f64));
-        format!("single events kept: {what}; {kept} of {all} events{of_all}{why}\n")
+        format!("single events kept: {what}; {kept} of the {all} that --detail full writes{of_all}{why}\n")
     };
     if is_mixed || about().all(|detail| detail.windows.is_none()) {
         let hidden = intervals.len().saturating_sub(LINES);
@@ -51,10 +51,6 @@ pub(super) fn lines(content: &Content<'_>) -> String {
     }
     about().for_each(|detail| out.push_str(&limits(detail)));
     out
-}
-
-fn plural(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// Events that were left out, and those that are in the trace.
@@ -81,7 +77,7 @@ fn limits(detail: &KeptDetail) -> String {
         ));
     }
     if detail.refused > 0 {
-        let more = plural(detail.refused as usize, "reason for a dump", "reasons for a dump");
+        let more = counted(detail.refused as f64, "reason for a dump", "reasons for a dump");
         out.push_str(&format!("  {more} came when there were as many as may be\n"));
     }
     out

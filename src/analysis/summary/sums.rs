@@ -4,7 +4,7 @@ use crate::analysis::Facts;
 use crate::analysis::passes::rollups::Sum;
 use crate::analysis::section::{Column, Table, Unit, Value, column};
 use crate::analysis::sums::{ROOM, alone, by_class, of_fewer};
-use crate::render::{bytes, number, time};
+use crate::render::{bytes, counted, number, time};
 
 /// Processes that get lines.
 const PROCESSES: usize = 4;
@@ -40,7 +40,10 @@ pub(super) fn lines(facts: &Facts<'_>) -> Option<String> {
         classes.iter().for_each(|(title, sum)| out.push_str(&line(title, sum)));
     }
     if sums.len() > PROCESSES {
-        out.push_str(&format!("{} more processes: --format json\n", sums.len() - PROCESSES));
+        out.push_str(&format!(
+            "{}: --format json\n",
+            counted((sums.len() - PROCESSES) as f64, "more process", "more processes")
+        ));
     }
     out.push_str(
         "not known without single events (--detail full, or windows=1s/60s): steps, findings, idle time of GPUs, hidden waits, \

@@ -367,7 +367,8 @@ fn process_lines(content: &Content<'_>, main: &Subject<'_>) -> String {
         let _ = writeln!(out, "   {}: {launches}{steps}", describe(content, subject));
     }
     if others.len() > LINES {
-        let _ = writeln!(out, "   ... and {} more processes", others.len() - LINES);
+        let _ =
+            writeln!(out, "   ... and {}", counted((others.len() - LINES) as f64, "more process", "more processes"));
     }
     out
 }
