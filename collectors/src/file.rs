@@ -14,6 +14,7 @@ use parquet::file::metadata::RowGroupMetaData;
 use parquet::schema::types::SchemaDescPtr;
 
 use crate::encode::{self, MAGIC, Press, RowGroup};
+use crate::folder::Folder;
 use crate::schema::Table;
 use crate::share::{Share, add};
 
@@ -24,6 +25,7 @@ pub(crate) struct TableFile {
     file: File,
     /// Relative to the trace, with the name that it will have.
     name: String,
+    trace: PathBuf,
     path: PathBuf,
     /// Bytes of the row groups.
     length: u64,
@@ -66,10 +68,8 @@ impl TableFile {
         descriptor: &SchemaDescPtr,
     ) -> io::Result<TableFile> {
         let path = trace.join(&name);
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let part = part(&path);
+        let folder = Folder::of(trace, Path::new(&name))?;
+        let part = folder.at(&part(&path));
         let file = own_file(&part)?;
         file.write_all_at(MAGIC, 0).inspect_err(|_| {
             let _ = fs::remove_file(&part);
@@ -80,6 +80,7 @@ impl TableFile {
             descriptor: descriptor.clone(),
             file,
             name,
+            trace: trace.to_owned(),
             path,
             length,
             groups: Vec::new(),
@@ -145,7 +146,8 @@ impl TableFile {
         if !self.whole {
             self.write_footer(self.length)?;
         }
-        fs::rename(part(&self.path), &self.path)?;
+        let folder = Folder::of(&self.trace, Path::new(&self.name))?;
+        fs::rename(folder.at(&part(&self.path)), folder.at(&self.path))?;
         Ok((self.name.clone(), self.file.metadata().map_or(self.length, |meta| meta.len())))
     }
 

@@ -25,6 +25,7 @@ mod encode;
 mod ending;
 mod facts;
 mod file;
+mod folder;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzed;
 mod gpu_time;
@@ -79,6 +80,7 @@ pub use config::Config;
 pub use control::{Setting, control_path};
 pub use drain::Fault;
 pub use facts::quote;
+pub use folder::write_text;
 #[cfg(target_os = "linux")]
 pub use kernel::processes;
 pub use manifest::{ExitStatusInfo, Manifest, Untraced};
@@ -192,7 +194,8 @@ fn start_with(mut config: Config, mut before: Option<recover::Before>) -> Result
     (config.file_bytes, config.file_age) = config.limits().of_files(config.file_bytes, config.file_age);
     let at = manifest::path(&config.trace, &config.host, config.launcher_id);
     let failed = |source| CollectError::Trace { path: at.clone(), source };
-    std::fs::create_dir_all(config.trace.join("manifest")).map_err(failed)?;
+    std::fs::create_dir_all(&config.trace).and_then(|()| folder::refuse_links(&config.trace)).map_err(failed)?;
+    folder::of_file(&at).map_err(failed)?;
     let socket = |source| CollectError::Socket { path: socket_path(&config.session), source };
     let door = before.as_mut().and_then(|before| before.left.door.take());
     let arrivals = Arrivals::listen(&config.session, door).map_err(socket)?;

@@ -25,6 +25,7 @@ use gputrace_abi::Class;
 use serde::{Deserialize, Serialize};
 
 use crate::file::own_file;
+use crate::folder;
 pub use crate::host_memory::HostMemory;
 pub use crate::node::{Attached, Device, Node};
 pub use crate::recover::Recovered;
@@ -332,8 +333,10 @@ impl Manifest {
 /// Writes a file beside the old one, which it then replaces.
 fn replace(to: &Path, text: &[u8]) -> io::Result<()> {
     // The name does not end in .json, so that a reader of the folder never takes it for a manifest.
-    let young = to.with_extension("json.new");
-    let written = own_file(&young).and_then(|mut file| file.write_all(text)).and_then(|()| std::fs::rename(&young, to));
+    let folder = folder::of_file(to)?;
+    let young = folder.at(&to.with_extension("json.new"));
+    let renamed = || std::fs::rename(&young, folder.at(to));
+    let written = own_file(&young).and_then(|mut file| file.write_all(text)).and_then(|()| renamed());
     written.inspect_err(|_| {
         // Half a file is worth nothing, and takes room.
         let _ = std::fs::remove_file(&young);
@@ -343,8 +346,10 @@ fn replace(to: &Path, text: &[u8]) -> io::Result<()> {
 /// Writes a file in the old one's room. Where that is too small the old one stays.
 fn take_place(to: &Path, text: &[u8]) -> io::Result<()> {
     let old = std::fs::read(to);
-    std::fs::write(to, text).inspect_err(|_| {
-        let _ = old.map(|old| std::fs::write(to, old));
+    let folder = folder::of_file(to)?;
+    let write = |text: &[u8]| own_file(&folder.at(to)).and_then(|mut file| file.write_all(text));
+    write(text).inspect_err(|_| {
+        let _ = old.map(|old| write(&old));
     })
 }
 

@@ -12,7 +12,7 @@ use crate::facts::quote;
 pub const REDACTED: &str = "[redacted]";
 
 /// Names, and parts of names between `-`, `_` and `.`, whose values are secrets.
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 20] = [
     "apikey",
     "auth",
     "authorization",
@@ -21,13 +21,17 @@ const NAMES: [&str; 16] = [
     "cookies",
     "credential",
     "credentials",
+    "pass",
     "passphrase",
     "passwd",
     "password",
+    "pgpass",
     "pw",
     "pwd",
     "secret",
     "secrets",
+    "sig",
+    "signature",
     "token",
 ];
 /// What makes a secret of a `key` behind it.
@@ -83,13 +87,29 @@ impl Redact {
     /// A word; of one that has several in it, such as a script of a shell, each.
     fn word(&self, word: &str, next: &mut Next) -> String {
         if word.contains(char::is_whitespace) && *next != Next::Secret {
-            let mut inside = Next::Plain;
+            // `--password=two words`: a word of a command line that is a name and its value.
+            if let Some((name, _)) = word.split_once('=').filter(|(name, _)| !name.contains(char::is_whitespace))
+                && self.is_secret(name)
+            {
+                *next = Next::Plain;
+                return format!("{name}={REDACTED}");
+            }
+            let (mut inside, mut open) = (Next::Plain, None);
             *next = Next::Plain;
             return word
                 .split_inclusive(char::is_whitespace)
                 .map(|part| {
                     let text = part.trim_end();
-                    format!("{}{}", self.one(text, &mut inside), &part[text.len()..])
+                    let space = &part[text.len()..];
+                    // A secret of several words goes on to its closing quote.
+                    if let Some(quote) = open {
+                        open = open.filter(|_| !text.contains(quote));
+                        return if open.is_some() { String::new() } else { space.to_owned() };
+                    }
+                    let shown = self.one(text, &mut inside);
+                    let is_odd = |quote: &char| text.matches(*quote).count() % 2 == 1;
+                    open = ['"', '\''].into_iter().find(is_odd).filter(|_| shown.ends_with(REDACTED));
+                    if open.is_some() { shown } else { shown + space }
                 })
                 .collect();
         }
@@ -101,34 +121,30 @@ impl Redact {
             return String::new();
         }
         let is = std::mem::take(next);
-        if is == Next::Secret && !word.starts_with('-') {
+        if is == Next::Secret && !word.starts_with("--") {
             // `Authorization: Bearer abc`: the scheme is none.
             let is_scheme = matches!(word.to_lowercase().as_str(), "bearer" | "basic");
             *next = if is_scheme { Next::Secret } else { Next::Plain };
             return if is_scheme { word.to_owned() } else { REDACTED.to_owned() };
         }
-        if let Some(user) = user_of(word).filter(|_| is == Next::User) {
-            return format!("{user}:{REDACTED}");
-        }
-        if let Some((name, value)) = word.split_once('=')
-            && self.is_secret(name)
-        {
-            return if value.is_empty() { word.to_owned() } else { format!("{name}={REDACTED}") };
+        let (option, rest) = word.strip_prefix("-u").map_or(("", word), |rest| ("-u", rest));
+        if let Some(user) = user_of(rest).filter(|_| is == Next::User || !option.is_empty()) {
+            return format!("{option}{user}:{REDACTED}");
         }
         if let Some(name) = self.name_in_pair(word) {
-            return format!("{name}:{REDACTED}");
+            return format!("{name}{REDACTED}");
         }
         let is_name = word.starts_with('-') || word.ends_with(':') || word.eq_ignore_ascii_case("bearer");
         *next = match word {
             _ if is_name && self.is_secret(word.trim_end_matches(':')) => Next::Secret,
-            "-u" | "--user" => Next::User,
+            "-u" | "--user" | "--proxy-user" => Next::User,
             _ => Next::Plain,
         };
         without_keys(&without_password(word))
     }
 
-    /// What stands before the first colon that a secret follows: `password:x`, `{"lr":1,"password":"x"}`. Of modules with functions
-    /// (`server.auth:app`) and images with versions (`team/token:latest`) there are too many to take them for that.
+    /// The word up to where a secret begins: behind `NAME=` or `NAME:`, as in `password:x`, `{"lr":1,"password":"x"}`, `Server=h;Pwd=x`.
+    /// Of modules with functions (`server.auth:app`) and images with versions (`team/token:latest`) there are too many to take them for that.
     fn name_in_pair<'a>(&self, word: &'a str) -> Option<&'a str> {
         let is_pair = |name: &&str| {
             let start = name.trim_end_matches(|c: char| !c.is_alphanumeric());
@@ -137,8 +153,12 @@ impl Redact {
             let is_another = last.contains('.') || last.eq_ignore_ascii_case("auth") || start.ends_with('/');
             !is_another && self.is_secret(last)
         };
-        let pairs = word.match_indices(':').map(|(at, _)| (&word[..at], &word[at + 1..]));
-        pairs.filter(|(_, value)| !value.is_empty() && !value.starts_with("//")).map(|(name, _)| name).find(is_pair)
+        let mut signs = word.match_indices(['=', ':']);
+        let sign = signs.find(|(at, sign)| match *sign {
+            "=" => self.is_secret(&word[..*at]),
+            _ => !word[at + 1..].starts_with("//") && is_pair(&&word[..*at]),
+        });
+        sign.map(|(at, _)| &word[..=at]).filter(|name| name.len() < word.len())
     }
 
     /// Whether the value of an option or a variable of this name is a secret.
@@ -237,6 +257,18 @@ mod tests {
             ),
             (&["{\"lr\":1,\"password\":\"x\"}"], &["{\"lr\":1,\"password\":[redacted]"]),
             (&["curl", "-u", "me:x", "-H", "Token:x"], &["curl", "-u", "me:[redacted]", "-H", "Token:[redacted]"]),
+            (
+                &["curl", "-ume:x", "--proxy-user", "me:x"],
+                &["curl", "-ume:[redacted]", "--proxy-user", "me:[redacted]"],
+            ),
+            (
+                &["--password=a b", "PASS=a b", "--pass", "-x"],
+                &["--password=[redacted]", "PASS=[redacted]", "--pass", "[redacted]"],
+            ),
+            (
+                &["Server=h;Pwd=x;User=y", "https://h/?a=b&sig=x"],
+                &["Server=h;Pwd=[redacted]", "https://h/?a=b&sig=[redacted]"],
+            ),
             (&["sh", "-c", "curl --user me:x h:80"], &["sh", "-c", "curl --user me:[redacted] h:80"]),
             (&["--config={\"lr\": 1, \"password\": \"x\"}"], &["--config={\"lr\": 1, \"password\": [redacted]"]),
         ] {

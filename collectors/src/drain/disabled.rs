@@ -45,8 +45,10 @@ impl Drain {
     }
 
     fn say_disabled(&mut self, file: &Path) {
-        let text =
-            format!("{} has come: recording is off, until it is gone and gputrace start is called", file.display());
+        let text = format!(
+            "{} has come: recording is off; to go on remove that file, then call gputrace start",
+            file.display()
+        );
         self.manifest.note(&text);
         self.shared.lock().unwrap_or_else(PoisonError::into_inner).warnings.push_back(text);
     }

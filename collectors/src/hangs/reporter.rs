@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 
 use super::{Case, text};
+use crate::folder::write_text;
 use crate::outside::{self, Outside};
 use crate::symbols::{Deadline, Symbols};
 use crate::tables::StackRow;
@@ -98,7 +99,7 @@ fn run(cases: &Receiver<Case>, tell: &Sender<Found>, trace: &Path, host: &str, s
             (case.hangs[at].line, case.hangs[at].stack, case.hangs[at].earlier) = (line, stack, earlier);
         }
         let name = format!("hangs/{}-{host}-{pid}.txt", utc(case.now_ns));
-        let report = (files < MOST_FILES && write(&trace.join(&name), &text::whole(&case, &outside))).then_some(name);
+        let report = (files < MOST_FILES && write(trace, &name, &text::whole(&case, &outside))).then_some(name);
         files += usize::from(report.is_some());
         if case.is_said {
             let path = report.as_ref().map(|name| trace.join(name).display().to_string());
@@ -149,9 +150,8 @@ fn stack<'a>(case: &'a Case, tid: i32, outside: &'a Outside) -> (&'a [StackRow],
     }
 }
 
-fn write(path: &Path, text: &str) -> bool {
-    let made = path.parent().map(fs::create_dir_all).transpose();
-    made.is_ok() && fs::write(path, text).inspect_err(|_| drop(fs::remove_file(path))).is_ok()
+fn write(trace: &Path, name: &str, text: &str) -> bool {
+    write_text(trace, name, text).inspect_err(|_| drop(fs::remove_file(trace.join(name)))).is_ok()
 }
 
 /// A time as it stands in names of files: `20260131T235959.123Z`.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use super::open_part;
 use super::{FRAME_HEAD, Head, ITEM_HEAD, Kind, MAGIC, crc32};
 use crate::file::own_file;
+use crate::folder;
 use crate::schema::{TABLES, TableId};
 
 /// The journal is not rewritten before it has such a size, or this part of what the trace may have, however small that is.
@@ -94,10 +95,7 @@ impl Log {
         let frame = frame(items.iter().map(|i| (i.head, i.bytes.as_slice())).chain(self.said_again()));
         let file = match self.file.take() {
             Some(file) => file,
-            None => {
-                self.path.parent().map_or(Ok(()), fs::create_dir_all)?;
-                own_file(&self.path)?
-            }
+            None => own_file(&folder::of_file(&self.path)?.at(&self.path))?,
         };
         let written = file.write_all_at(&frame, self.length);
         if written.is_err() {
@@ -172,9 +170,10 @@ impl Log {
             items.push((needed.head, bytes));
         }
         let frame = frame(items.iter().map(|(head, bytes)| (*head, bytes.as_slice())).chain(self.said_again()));
-        let young = self.path.with_extension("journal.new");
+        let folder = folder::of_file(&self.path)?;
+        let young = folder.at(&self.path.with_extension("journal.new"));
         let file = own_file(&young)?;
-        file.write_all_at(&frame, 0).and_then(|()| fs::rename(&young, &self.path)).inspect_err(|_| {
+        file.write_all_at(&frame, 0).and_then(|()| fs::rename(&young, folder.at(&self.path))).inspect_err(|_| {
             let _ = fs::remove_file(&young);
         })?;
         self.file = Some(file);

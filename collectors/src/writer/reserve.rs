@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::file::own_file;
+use crate::folder;
 use crate::manifest;
 
 /// Half of it is enough for the manifest of a hundred processes.
@@ -33,7 +34,8 @@ impl Reserve {
     /// `lock`: the file of an earlier collector, whose lock this one has taken over.
     pub(super) fn take(trace: &Path, host: &str, launcher_id: u64, lock: Option<File>) -> Reserve {
         let path = path(&manifest::path(trace, host, launcher_id));
-        let reserve = Reserve { file: lock.or_else(|| own_file(&path).ok()), path, room: None };
+        let own = || folder::of_file(&path).and_then(|folder| own_file(&folder.at(&path))).ok();
+        let reserve = Reserve { file: lock.or_else(own), path, room: None };
         if let Some(file) = &reserve.file {
             // SAFETY: an open descriptor.
             unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };

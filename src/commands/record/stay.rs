@@ -152,7 +152,7 @@ fn summarise(
         Ok(text) => render::summary(text.trim_end()),
         Err(error) => return Some(format!("gputrace: no summary: {error:#}; trace in {}\n", trace.display())),
     };
-    if let Err(error) = fs::write(trace.join("summary.txt"), &text) {
+    if let Err(error) = gputrace_collectors::write_text(trace, "summary.txt", &text) {
         say(&format!("{}: cannot be written: {error}", trace.join("summary.txt").display()));
         // An empty one says nothing.
         let _ = fs::remove_file(trace.join("summary.txt"));

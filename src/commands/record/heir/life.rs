@@ -153,7 +153,7 @@ fn summarise(trace: &Path, manifest: Manifest) {
         return;
     }
     if let Ok(text) = summary::at_end(trace, Some(manifest)) {
-        let _ = fs::write(trace.join("summary.txt"), render::summary(text.trim_end()));
+        let _ = gputrace_collectors::write_text(trace, "summary.txt", &render::summary(text.trim_end()));
     }
 }
 
