@@ -39,6 +39,17 @@ fn post(address: &str, order: &str, token: &str) -> Option<(u16, String)> {
 }
 
 #[test]
+fn a_token_that_is_no_file_lets_nobody_wait() {
+    let scratch = Scratch::new();
+    let pipe = scratch.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).status();
+    assert!(made.expect("mkfifo runs").success());
+    let words = ["--metrics", "0", "--metrics-token", "pipe", "-o", "t", "--", "true"];
+    let refused = scratch.gputrace(&words).expect(125).stderr;
+    assert!(refused.contains("--metrics-token pipe: cannot be read: it is no file"), "{refused}");
+}
+
+#[test]
 fn who_has_the_token_switches_a_session() {
     let scratch = Scratch::new();
     let (file, port) = (scratch.path().join("made"), free_port());

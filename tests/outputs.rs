@@ -104,6 +104,25 @@ fn an_export_that_is_interrupted_leaves_the_older_file_and_nothing_else() {
 }
 
 #[test]
+fn a_trace_is_not_written_through_a_link_that_lies_in_its_folder() {
+    let scratch = Scratch::new();
+    let precious = scratch.file("precious", b"precious");
+    let victim = scratch.path().join("victim");
+    fs::create_dir(&victim).expect("a folder");
+    for (link, to) in [("manifest", &victim), ("launches", &victim), ("summary.txt", &precious)] {
+        let trace = scratch.path().join(format!("t-{link}"));
+        let there = if link == "manifest" { trace.clone() } else { trace.join("manifest") };
+        fs::create_dir_all(there).expect("a folder");
+        std::os::unix::fs::symlink(to, trace.join(link)).expect("a link");
+        let words = ["-o", &format!("t-{link}"), "--", "touch", "ran"];
+        let refused = scratch.gputrace(&words).expect(125).stderr;
+        assert!(refused.lines().count() == 1 && refused.contains(&format!("t-{link}/{link} is a link")), "{refused}");
+        assert!(!scratch.path().join("ran").exists());
+    }
+    assert_eq!((names(&victim).len(), fs::read(&precious).expect("a file")), (0, b"precious".to_vec()));
+}
+
+#[test]
 fn exports_and_reports_of_a_trace_that_is_still_written_say_so() {
     let scratch = Scratch::new();
     let go = scratch.path().join("go");
@@ -116,6 +135,11 @@ fn exports_and_reports_of_a_trace_that_is_still_written_say_so() {
     for format in ["chrome", "perfetto", "kineto", "sqlite", "csv", "arrow", "pprof", "folded", "speedscope"] {
         let run = scratch.gputrace(&["export", &trace, "--format", format, "-o", &format!("x.{format}")]).expect(0);
         assert!(run.own_stderr().contains(&says), "{format}: {}", run.own_stderr());
+    }
+    // Numbers that are judged are of what there is so far.
+    for words in [&["check", &trace, "--max", "summary.lost=0"][..], &["diff", &trace, &trace]] {
+        let stderr = scratch.gputrace(words).own_stderr();
+        assert!(stderr.contains(&says), "{words:?}: {stderr}");
     }
     let report = |more: &[&str]| scratch.gputrace(&[&["report", &trace, "--format", "json"], more].concat()).expect(0);
     for more in [&[][..], &["--only", "syncs"]] {

@@ -6,6 +6,7 @@
 
 mod aliases;
 mod alignment;
+mod answer;
 mod apart;
 mod api;
 mod bandwidth;
@@ -83,6 +84,7 @@ mod untimed;
 mod wall;
 
 pub(crate) use aliases::{find, unknown};
+pub(crate) use answer::{answer, answer_by_sums, answers as sums_answer, of_all_events, with_removed};
 pub(crate) use clock::back as clock_back;
 pub(crate) use facts::Facts;
 pub(crate) use gpu::name as gpu_name;
@@ -116,7 +118,7 @@ pub(crate) use passes::waiting::{Idle, Memory, Pending, Transfer};
 pub(crate) use section::{Column, Section, Table, Unit, Value};
 pub(crate) use sites::{AtSite, costs as costs_by_site, launches as launches_by_site};
 pub(crate) use steps::one_by_one as steps_one_by_one;
-pub(crate) use sums::{alone as has_sums_alone, answer, answer_by_sums, answers as sums_answer, of_all_events};
+pub(crate) use sums::alone as has_sums_alone;
 pub(crate) use syncs::polls;
 pub(crate) use uncalled::calls as missing_calls;
 pub(crate) use unmatched::missing as missing_kernels;

@@ -11,13 +11,8 @@ use gputrace_collectors::schema::TableId;
 
 use super::passes::rollups::Sum;
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
-use super::{Analysis, Facts, loss, torch_memory};
+use super::{Analysis, Facts, torch_memory};
 use crate::render::number;
-
-/// Analyses that look at no single event.
-const OF_NO_EVENT: [&str; 6] = ["summary", "rollups", "counters", "node-health", "targets", "self"];
-/// Analyses that sums answer in part.
-const IN_PART: [&str; 5] = ["launch-overhead", "api", "syncs", "transfers", "device-memory"];
 
 /// Tables of driver calls.
 pub(super) const DRIVER: [TableId; 5] =
@@ -28,28 +23,8 @@ pub(crate) fn alone(facts: &Facts<'_>) -> bool {
     facts.trace.keeps_no_event() && facts.rollups.range().is_some() && facts.filter.within.is_empty()
 }
 
-/// Whether a trace with sums alone has an answer of this analysis.
-pub(crate) fn answers(analysis: &dyn Analysis) -> bool {
-    OF_NO_EVENT.iter().chain(&IN_PART).any(|name| *name == analysis.name())
-}
-
-/// The answer of an analysis: from the sums, where these are all that there is.
-pub(crate) fn answer(analysis: &dyn Analysis, facts: &Facts<'_>) -> Section {
-    if OF_NO_EVENT.contains(&analysis.name()) {
-        return analysis.section(facts);
-    }
-    if !alone(facts) {
-        return of_chosen(analysis.section(facts), facts);
-    }
-    by_sums(analysis, facts).unwrap_or_else(|| {
-        let mut section = Section::default();
-        section.note("No single event was kept (--detail), and this needs them.");
-        section
-    })
-}
-
 /// The answer from the sums; none of an analysis that they do not tell of.
-fn by_sums(analysis: &dyn Analysis, facts: &Facts<'_>) -> Option<Section> {
+pub(super) fn by_sums(analysis: &dyn Analysis, facts: &Facts<'_>) -> Option<Section> {
     let mut section = Section::default();
     match analysis.name() {
         "launch-overhead" => launches(&mut section, facts),
@@ -60,39 +35,6 @@ fn by_sums(analysis: &dyn Analysis, facts: &Facts<'_>) -> Option<Section> {
         _ => return None,
     }
     Some(section)
-}
-
-/// The same of a whole run whose rows were removed in part, and its sums were not.
-pub(crate) fn of_all_events(analysis: &dyn Analysis, facts: &Facts<'_>) -> Option<Section> {
-    // Of Metal's waits the sums do not tell those for room in a queue.
-    let all = !(analysis.name() == "syncs" && facts.processes().any(|process| facts.is_metal(process.process_id)));
-    (all && is_summed(facts)).then(|| by_sums(analysis, facts)).flatten()
-}
-
-/// What an analysis says without a look at any single event, to stand beside a trace that has none.
-pub(crate) fn answer_by_sums(analysis: &dyn Analysis, facts: &Facts<'_>) -> Option<Section> {
-    // What these say of a trace with single events takes these.
-    let takes_events = matches!(analysis.name(), "targets" | "self");
-    if OF_NO_EVENT.contains(&analysis.name()) && !takes_events {
-        return Some(analysis.section(facts));
-    }
-    is_summed(facts).then(|| by_sums(analysis, facts)).flatten()
-}
-
-/// Whether the whole run is reported, and the sums of all its events are there.
-fn is_summed(facts: &Facts<'_>) -> bool {
-    let filter = facts.filter;
-    let whole = !filter.is_window() && filter.device.is_none() && filter.interval.is_none();
-    whole && facts.rollups.range().is_some() && !loss::is_removed(facts.trace, &[TableId::Rollups])
-}
-
-/// Where only a part of the trace was asked for: what is not there may be elsewhere in it.
-fn of_chosen(mut section: Section, facts: &Facts<'_>) -> Section {
-    let none = |note: &&mut String| note.starts_with("No ") && !facts.filter.is_all();
-    for note in section.notes.iter_mut().filter(none) {
-        *note = note.replacen(" in this trace", " in what was chosen of this trace", 1);
-    }
-    section
 }
 
 /// Sums of a function of a process.
@@ -308,6 +250,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::analysis::answer::{OF_NO_EVENT, answer};
     use crate::analysis::{ALL, Need};
     use crate::trace::Filter;
     use crate::trace::testing::{START, TestTrace};

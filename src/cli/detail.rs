@@ -29,21 +29,21 @@ pub(crate) struct DetailArgs {
     /// Keep only the last seconds before something happens: --detail triggered with so many, 30 unless told
     ///
     /// Example: --flight-recorder 60
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "30", value_parser = parse_recorder)]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "30", value_parser = parse_recorder, allow_negative_numbers = true)]
     pub(crate) flight_recorder: Option<Duration>,
 
     /// Memory for events that wait for something to happen, in bytes or with K, M, G (powers of 1024)
     ///
     /// Where they take more, less than was asked for is kept before it, and the summary says how much. 256M unless told.
     /// Example: --flight-recorder-memory 1G
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_negative_numbers = true)]
     pub(crate) flight_recorder_memory: Option<u64>,
 
     /// A wait for the GPU that took more than so many times what is usual is something that happens, too
     ///
     /// Usual is the 99th percentile of the waits of that function in that process so far, from the 200th on; waits below a millisecond
     /// are never meant. Goes with --flight-recorder and --detail triggered. Example: --dump-slow 10
-    #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(2..=1_000_000), allow_negative_numbers = true)]
     pub(crate) dump_slow: Option<u32>,
 
     /// A step that took more than so many times the median of its process is something that happens, too
@@ -51,14 +51,14 @@ pub(crate) struct DetailArgs {
     /// A step is a range that the program or its framework calls so (step, train_step 7, ProfilerStep#12, iteration, batch); the
     /// median is that of those so far, from the 20th on. Goes with --flight-recorder and --detail triggered.
     /// Example: --dump-slow-step 3
-    #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(2..=1_000_000), allow_negative_numbers = true)]
     pub(crate) dump_slow_step: Option<u32>,
 
     /// A GPU that was busy and has run nothing for so long is something that happens, too: with ms, s or m, in seconds without
     ///
     /// As NVML says, --counters times a second; once, until it is busy again. The recorder should hold more than that. Goes with
     /// --flight-recorder and --detail triggered. Example: --dump-gpu-idle 10s
-    #[arg(long, value_name = "TIME", value_parser = parse_idle)]
+    #[arg(long, value_name = "TIME", value_parser = parse_idle, allow_negative_numbers = true)]
     pub(crate) dump_gpu_idle: Option<Duration>,
 }
 

@@ -68,7 +68,7 @@ pub(crate) struct ExportArgs {
     ///
     /// What is left out is said on stderr and in the file; an arrow is there when both its ends are. It takes a second read of the trace, and 24 bytes of memory for each of
     /// the N. Of the other formats --from and --to choose a part.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
     pub(crate) max_events: Option<u64>,
 
     /// Which part of the trace.

@@ -18,13 +18,13 @@ pub(crate) struct LimitArgs {
     ///
     /// Files whose newest row is older are removed, those of rollups too. Names, stacks and rows of processes stay: the rest means
     /// nothing without them. What is left when the run ends stays. Example: --max-age 30d
-    #[arg(long, value_name = "TIME", value_parser = parse_age)]
+    #[arg(long, value_name = "TIME", value_parser = parse_age, allow_negative_numbers = true)]
     pub(crate) max_age: Option<Duration>,
 
     /// How long single events stay in the trace while it is recorded; their sums in rollups stay longer
     ///
     /// Files of calls, kernels and ranges whose newest row is older are removed. Example: --keep-detail 24h --max-age 30d
-    #[arg(long, value_name = "TIME", value_parser = parse_age)]
+    #[arg(long, value_name = "TIME", value_parser = parse_age, allow_negative_numbers = true)]
     pub(crate) keep_detail: Option<Duration>,
 }
 

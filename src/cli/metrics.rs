@@ -39,7 +39,7 @@ pub(crate) struct MetricsArgs {
 
     /// How often that is done, in seconds
     #[cfg(feature = "otlp")]
-    #[arg(long, value_name = "SECONDS", requires = "otlp", value_parser = super::record::parse_period)]
+    #[arg(long, value_name = "SECONDS", requires = "otlp", value_parser = super::record::parse_period, allow_negative_numbers = true)]
     pub(crate) otlp_every: Option<std::time::Duration>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct WithoutOtlp {
     #[arg(long, hide = true, value_name = "URL", value_parser = refuse_otlp)]
     otlp: Option<String>,
 
-    #[arg(long, hide = true, value_name = "SECONDS", value_parser = refuse_otlp)]
+    #[arg(long, hide = true, value_name = "SECONDS", value_parser = refuse_otlp, allow_negative_numbers = true)]
     otlp_every: Option<String>,
 }
 

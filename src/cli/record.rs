@@ -167,7 +167,7 @@ pub(crate) struct RecordArgs {
     ///
     /// The tables rollups and rollup_names hold their sums, whatever becomes of the single events: what --max-size or --keep-detail removes stays known,
     /// and what sampling leaves out is counted. Example: --rollup 10
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_rollup)]
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_rollup, allow_negative_numbers = true)]
     pub(crate) rollup: Rollup,
 
     /// How long a call may stand still until it is reported as a hang, in seconds; 0 for never
@@ -175,7 +175,7 @@ pub(crate) struct RecordArgs {
     /// A driver or NCCL call that has not returned for so long, while nothing that it waits for was seen to go on. A few lines on
     /// stderr, and in the trace a report (TRACE/hangs/) on all threads of the process with their frames, its
     /// streams and its communicators, and which ranks have not come. The command runs on, and so does tracing. Example: --hang-after 60
-    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub(crate) hang_after: Duration,
 
     /// What other programs are told.

@@ -27,7 +27,7 @@ pub(crate) struct Select {
 
     /// Of a trace that has single events in intervals only (record --flight-recorder, --detail), this one, counted from 1. Default:
     /// the last
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["from", "to"])]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["from", "to"], allow_negative_numbers = true)]
     pub(crate) interval: Option<u32>,
 
     /// Only what lies inside ranges of NVTX of this name, thread by thread, and what the GPU did for launches in there. A star stands

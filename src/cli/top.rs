@@ -23,7 +23,7 @@ pub(crate) struct TopArgs {
     pub(crate) session: Option<String>,
 
     /// Look this often, in seconds from 0.1 to 3600. The session is not asked more often, and the program not at all
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval, allow_negative_numbers = true)]
     pub(crate) interval: Duration,
 
     /// Print one frame as text, of what happens within a second, and end. So it is where stdout is no terminal

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 
 use super::report::{no_trace, whole};
 use super::select::{self, wrong};
+use super::unfinished;
 use crate::analysis::Facts;
 use crate::check::{self, Bound, Given, Judged, Limit, Outcome};
 use crate::cli::{CheckArgs, Select};
@@ -153,6 +154,7 @@ fn answers(folders: &[PathBuf], select: &Select, metrics: &[Named]) -> Result<(A
     Trace::read(folders, |trace| {
         let filter = select::filter(select, trace)?;
         select::tell(trace, &filter);
+        unfinished::tell(trace);
         let facts = Facts::gather(trace, &filter, &Answers::needs(metrics));
         select::found(select, &facts)?;
         Ok((Answers::of(metrics, &facts), trace.problems()))

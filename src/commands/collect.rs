@@ -26,7 +26,7 @@ use crate::launch::signals::{self, Signals};
 use crate::launch::spawn::{self, Program};
 use crate::launch::standing::{self, About, Standing};
 use crate::launch::trace_folder::TraceFolder;
-use crate::launch::{environ, links, shim};
+use crate::launch::{environ, links, others, shim};
 use crate::{note, say};
 
 /// How often warnings are looked for.
@@ -162,6 +162,12 @@ pub(crate) fn env(args: &EnvArgs) -> Result<Ending> {
     let root = std::path::absolute(args.session.clone().unwrap_or_else(standing::usual))?;
     let about = standing::about(&root)?;
     let (preload, session) = (links::preload(&root), standing::session(&root));
+    if let Some(owner) = others::another_owner(&root) {
+        say(&format!(
+            "{} is of user {owner}: only what that user runs is traced in it, and this runs untraced",
+            root.display()
+        ));
+    }
     if let Some(name) = args.command.first() {
         let mut inherited = spawn::environment();
         if about.nvtx {

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 
 use super::report::whole;
 use super::select::{self, wrong};
+use super::unfinished;
 use crate::analysis::{ALL, Analysis, Facts, find};
 use crate::cli::{DiffArgs, Format};
 use crate::diff::{self, Diff, OWN_PARTS, Side};
@@ -43,6 +44,7 @@ fn made(
 ) -> Result<(String, Vec<Problem>)> {
     let needs = diff::needs(analyses, before.keeps_no_event() || after.keeps_no_event());
     let filters = [select::filter(&args.select, before)?, select::filter(&args.select, after)?];
+    [before, after].into_iter().for_each(unfinished::tell);
     [(before, &filters[0]), (after, &filters[1])].into_iter().for_each(|(trace, filter)| select::tell(trace, filter));
     let facts = [Facts::gather(before, &filters[0], &needs), Facts::gather(after, &filters[1], &needs)];
     facts.iter().try_for_each(|facts| select::found(&args.select, facts))?;

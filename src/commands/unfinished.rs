@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::dump;
 use crate::analysis::loss;
+use crate::say;
 use crate::trace::Trace;
 
 /// A session answers between two passes; of one that is stopped nobody waits for word.
@@ -15,6 +16,13 @@ pub(super) struct Unfinished {
     pub(super) text: String,
     /// It is still being written.
     pub(super) is_live: bool,
+}
+
+/// Says on stderr that the trace is not whole, if it is not, for numbers that are judged.
+pub(super) fn tell(trace: &Trace) {
+    if let (Some(unfinished), Some(folder)) = (of(trace), trace.folders.first()) {
+        say(&format!("{}: {}", folder.display(), unfinished.text));
+    }
 }
 
 /// None: the trace is whole.

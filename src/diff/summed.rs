@@ -129,6 +129,21 @@ mod tests {
     }
 
     #[test]
+    fn rows_that_are_left_are_not_compared_with_all_of_them() {
+        let (mut left, whole) = (made(50, true), made(50, true));
+        assert!(left.remove_before(gputrace_collectors::schema::TableId::Syncs, START + 500_000) > 0);
+        compared([&left, &whole], &Filter::default(), |diff| {
+            assert!(
+                !diff.parts.iter().any(|part| part.name.starts_with("syncs.by") && !part.rows.is_empty()),
+                "{:?}",
+                diff.parts
+            );
+            let waits = diff.parts.iter().filter(|part| part.name == "syncs").flat_map(|part| &part.rows);
+            assert_eq!(waits.filter(|row| row.what == "waits").count(), 0, "{:?}", diff.parts);
+        });
+    }
+
+    #[test]
     fn a_window_of_it_is_not_compared_with_the_sums_of_all() {
         let window = Filter { to_ns: Some(START + 50_000), ..Filter::default() };
         compared([&made(5, true), &made(7, false)], &window, |diff| {

@@ -4,7 +4,7 @@
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Name of a copy of the shim in the session's folder.
@@ -16,6 +16,13 @@ pub(super) const ENGINE: &str = "inline.so";
 pub(super) fn may_come() -> bool {
     // SAFETY: reads this process's credentials.
     unsafe { libc::geteuid() == 0 }
+}
+
+/// Whose a folder is, where that is another user than this process runs as.
+pub(crate) fn another_owner(folder: &Path) -> Option<u32> {
+    // SAFETY: reads this process's credentials.
+    let own = unsafe { libc::geteuid() };
+    fs::metadata(folder).ok().map(|meta| meta.uid()).filter(|owner| *owner != own)
 }
 
 /// The library to be loaded: itself where everybody may read it, else a copy in `root`, which will be called `name`.

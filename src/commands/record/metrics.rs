@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -80,8 +80,13 @@ fn token(file: &Path) -> Result<Token> {
     let shown = file.display();
     let wrong = |what: String| Failure::error(OWN_FAILURE, format!("--metrics-token {shown}: {what}"));
     let read = || {
-        let file = File::open(file)?;
-        let mode = file.metadata()?.mode();
+        // A pipe without a writer would let us wait for ever.
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
+        let meta = file.metadata()?;
+        if !meta.is_file() {
+            return Err(io::Error::other("it is no file"));
+        }
+        let mode = meta.mode();
         let mut text = String::new();
         file.take(MOST).read_to_string(&mut text)?;
         io::Result::Ok((mode, text))
