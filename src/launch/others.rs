@@ -71,3 +71,21 @@ fn open(folder: &Path) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::testing::Folder;
+
+    #[test]
+    fn a_folder_of_another_user_is_told_from_ones_own() {
+        let folder = Folder::new("owners");
+        assert_eq!(another_owner(folder.path()), None);
+        // Only root can give one away; whoever else runs this has root's to look at.
+        match std::os::unix::fs::chown(folder.path(), Some(65_534), None) {
+            Ok(()) => assert_eq!(another_owner(folder.path()), Some(65_534)),
+            Err(_) => assert_eq!(another_owner(Path::new("/proc/1")), Some(0)),
+        }
+        assert_eq!(another_owner(&folder.path().join("none")), None);
+    }
+}
