@@ -84,7 +84,7 @@ fn who_recorded_nothing_is_told_what_did_not_come() {
         let run = captured(&scratch, "ranges").options(options).traced().expect(0);
         let said = run.whole_lines();
         assert!(said.contains("UNKNOWN: recording was off all the time"), "{said}");
-        assert!(said.contains("events: nobody switched it on (gputrace start)"), "{said}");
+        assert!(said.contains("that --detail full writes: nobody switched it on (gputrace start)"), "{said}");
     }
     let scratch = Scratch::new();
     let run = captured(&scratch, "ranges").options(["--nvtx-capture", "training"]).traced().expect(0);
