@@ -90,32 +90,12 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Scratch {
-            let folder = std::env::temp_dir().join(format!("gputrace-folder-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&folder);
-            fs::create_dir_all(&folder).unwrap();
-            Scratch(folder)
-        }
-
-        fn path(&self) -> &Path {
-            &self.0
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use crate::support;
 
     #[test]
     fn nothing_is_written_through_a_link_in_a_trace() {
-        let scratch = Scratch::new("links");
-        let (trace, victim) = (scratch.path().join("trace"), scratch.path().join("victim"));
+        let scratch = support::Folder::new("links");
+        let (trace, victim) = (scratch.0.join("trace"), scratch.0.join("victim"));
         fs::create_dir_all(&victim).unwrap();
         fs::write(victim.join("file"), "precious").unwrap();
         fs::create_dir_all(trace.join("syncs")).unwrap();
@@ -131,15 +111,15 @@ mod tests {
         assert_eq!(fs::read_dir(&victim).unwrap().count(), 1);
         assert!(refuse_links(&trace).unwrap_err().to_string().contains(" is a link, and a trace is not written"));
         // The trace itself may be named by a link: that is its owner's choice.
-        symlink(&trace, scratch.path().join("named")).unwrap();
-        write_text(&scratch.path().join("named"), "other/note.txt", "text").unwrap();
+        symlink(&trace, scratch.0.join("named")).unwrap();
+        write_text(&scratch.0.join("named"), "other/note.txt", "text").unwrap();
         assert_eq!(fs::read_to_string(trace.join("other/note.txt")).unwrap(), "text");
     }
 
     #[test]
     fn a_folder_that_is_exchanged_for_a_link_is_written_to_where_it_went() {
-        let scratch = Scratch::new("exchanged");
-        let (trace, victim) = (scratch.path().join("trace"), scratch.path().join("victim"));
+        let scratch = support::Folder::new("exchanged");
+        let (trace, victim) = (scratch.0.join("trace"), scratch.0.join("victim"));
         fs::create_dir_all(&victim).unwrap();
         let folder = Folder::of(&trace, Path::new("syncs/x")).unwrap();
         fs::rename(trace.join("syncs"), trace.join("away")).unwrap();

@@ -24,7 +24,8 @@ pub(crate) fn answer(analysis: &dyn Analysis, facts: &Facts<'_>) -> Section {
     }
     if !alone(facts) {
         let section = of_chosen(analysis.section(facts), facts);
-        return match with_removed(analysis, facts) {
+        let sums = lacks_rows(analysis, facts).then(|| of_all_events(analysis, facts)).flatten();
+        return match sums {
             Some(sums) => beside(section, sums),
             None => section,
         };
@@ -38,9 +39,12 @@ pub(crate) fn answer(analysis: &dyn Analysis, facts: &Facts<'_>) -> Section {
 
 /// The same of a whole run whose rows were removed in part, and its sums were not.
 pub(crate) fn of_all_events(analysis: &dyn Analysis, facts: &Facts<'_>) -> Option<Section> {
-    // Of Metal's waits the sums do not tell those for room in a queue.
-    let all = !(analysis.name() == "syncs" && facts.processes().any(|process| facts.is_metal(process.process_id)));
-    (all && is_summed(facts)).then(|| by_sums(analysis, facts)).flatten()
+    (tells_all(analysis, facts) && is_summed(facts)).then(|| by_sums(analysis, facts)).flatten()
+}
+
+/// Of Metal's waits the sums do not tell those for room in a queue.
+fn tells_all(analysis: &dyn Analysis, facts: &Facts<'_>) -> bool {
+    !(analysis.name() == "syncs" && facts.processes().any(|process| facts.is_metal(process.process_id)))
 }
 
 /// What an analysis says without a look at any single event, to stand beside a trace that has none.
@@ -53,10 +57,9 @@ pub(crate) fn answer_by_sums(analysis: &dyn Analysis, facts: &Facts<'_>) -> Opti
     is_summed(facts).then(|| by_sums(analysis, facts)).flatten()
 }
 
-/// The answer by sums, where rows that it counts were removed.
-pub(crate) fn with_removed(analysis: &dyn Analysis, facts: &Facts<'_>) -> Option<Section> {
-    let is_counted = IN_PART.contains(&analysis.name()) && loss::is_removed(facts.trace, &DRIVER);
-    is_counted.then(|| of_all_events(analysis, facts)).flatten()
+/// Whether rows that it counts were removed, and sums may tell of them.
+pub(crate) fn lacks_rows(analysis: &dyn Analysis, facts: &Facts<'_>) -> bool {
+    IN_PART.contains(&analysis.name()) && loss::is_removed(facts.trace, &DRIVER) && tells_all(analysis, facts)
 }
 
 /// An answer of the rows that are left, with the numbers that sums know of all that there were.

@@ -84,7 +84,7 @@ mod untimed;
 mod wall;
 
 pub(crate) use aliases::{find, unknown};
-pub(crate) use answer::{answer, answer_by_sums, answers as sums_answer, of_all_events, with_removed};
+pub(crate) use answer::{answer, answer_by_sums, answers as sums_answer, lacks_rows, of_all_events};
 pub(crate) use clock::back as clock_back;
 pub(crate) use facts::Facts;
 pub(crate) use gpu::name as gpu_name;

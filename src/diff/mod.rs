@@ -15,7 +15,7 @@ mod tables;
 use std::collections::BTreeSet;
 
 use crate::analysis::summary::main_subject;
-use crate::analysis::{ALL, Analysis, Facts, Need, Section, Shed, Unit, answer, answer_by_sums, with_removed};
+use crate::analysis::{ALL, Analysis, Facts, Need, Section, Shed, Unit, answer, answer_by_sums, lacks_rows};
 use crate::findings;
 use crate::render::number;
 use crate::trace::{Problem, shortened};
@@ -177,13 +177,13 @@ impl Diff {
             samples.as_ref().map(|(old, new)| kernels::renamed_names(&old.kernels, &new.kernels)).unwrap_or_default();
         let names = [before, after].map(|side| processes::names(side.facts));
         for analysis in analyses.iter().filter(|of| [before, after].iter().any(|side| of.answers(side.facts))) {
-            let mut sections: [Section; 2] = [before, after].map(|side| answer(*analysis, side.facts));
             // What is left of rows is not compared with all of them.
-            if [before, after].iter().any(|side| with_removed(*analysis, side.facts).is_some())
-                && let [Some(old), Some(new)] = [before, after].map(|side| answer_by_sums(*analysis, side.facts))
-            {
-                sections = [old, new];
-            }
+            let left = [before, after].iter().any(|side| lacks_rows(*analysis, side.facts));
+            let sums = left.then(|| [before, after].map(|side| answer_by_sums(*analysis, side.facts)));
+            let mut sections: [Section; 2] = match sums {
+                Some([Some(old), Some(new)]) => [old, new],
+                _ => [before, after].map(|side| answer(*analysis, side.facts)),
+            };
             sections.iter_mut().zip(&names).for_each(|(section, names)| processes::rename(section, names));
             kernels::rename(&mut sections[0], &renamed);
             let titled @ (name, _) = (analysis.name(), analysis.title());
