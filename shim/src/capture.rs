@@ -8,9 +8,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Captures that are open in the process, and above them [`NAMES`]: what a launch has to look at more closely, in one
 /// word that costs it one load.
-static ATTENTION: AtomicU32 = AtomicU32::new(0);
+pub(crate) static ATTENTION: AtomicU32 = AtomicU32::new(0);
 /// Names of functions were lost or never seen: launches check whether theirs was written.
-const NAMES: u32 = 1 << 31;
+pub(crate) const NAMES: u32 = 1 << 31;
 static STREAMS: Members<64> = Members::new();
 static EVENTS: Members<256> = Members::new();
 

@@ -12,7 +12,7 @@ use super::record::parse_seconds;
 pub(crate) struct CaptureArgs {
     /// Record nothing until gputrace start says so, or the program itself does
     ///
-    /// By gputrace_resume, or by what --capture-range names. A call costs about 2.4 ns until then. What the report says is
+    /// By gputrace_resume, or by what --capture-range names. A call costs about 1 ns until then. What the report says is
     /// of the time in which recording was on.
     #[arg(long)]
     pub(crate) start_paused: bool,

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 
 use gputrace_abi::{Event, event};
 
-use super::{Call, enter, is_nested, thinned};
+use super::{Call, enter, thinned};
 use crate::gpu_time::events::{self, Timed};
 use crate::hooks::{self, Hook};
 use crate::interpose::driver;
@@ -29,7 +29,7 @@ pub(crate) fn call(
     original: impl FnOnce(usize) -> u32,
     payload: impl FnOnce(u32) -> [u64; 4],
 ) -> u32 {
-    launch(hook, number, None::<fn() -> u64>, original, payload)
+    around(hook, number, None::<fn() -> u64>, None::<fn() -> u64>, original, payload)
 }
 
 /// The same of a call that gives this stream work, whose time on the GPU may be asked for.
@@ -38,6 +38,30 @@ pub(crate) fn launch(
     hook: Hook,
     number: u16,
     stream: Option<impl Fn() -> u64>,
+    original: impl FnOnce(usize) -> u32,
+    payload: impl FnOnce(u32) -> [u64; 4],
+) -> u32 {
+    around(hook, number, stream, None::<fn() -> u64>, original, payload)
+}
+
+/// The same of a call that waits for this stream or event, and says so first: its event comes when it is over, which may be never.
+#[inline(always)]
+pub(crate) fn wait(
+    hook: Hook,
+    number: u16,
+    awaited: impl Fn() -> u64,
+    original: impl FnOnce(usize) -> u32,
+    payload: impl FnOnce(u32) -> [u64; 4],
+) -> u32 {
+    around(hook, number, None::<fn() -> u64>, Some(awaited), original, payload)
+}
+
+#[inline(always)]
+fn around(
+    hook: Hook,
+    number: u16,
+    stream: Option<impl Fn() -> u64>,
+    awaited: Option<impl Fn() -> u64>,
     original: impl FnOnce(usize) -> u32,
     payload: impl FnOnce(u32) -> [u64; 4],
 ) -> u32 {
@@ -60,6 +84,9 @@ pub(crate) fn launch(
     if let Some(call) = call {
         if let Some(stream) = &stream {
             timed = events::begin(call.layer.state, hook, stream);
+        }
+        if let Some(awaited) = &awaited {
+            call.layer.row.in_flight_about.store(awaited(), Ordering::Relaxed);
         }
         start = call.begin(hook.class, number);
     }
@@ -108,17 +135,5 @@ impl Call<'_> {
         state.write(event, hook.class);
         stack::after(state, hook.class, start, end, result);
         self.leave();
-    }
-}
-
-/// Says which stream or event the driver call waits for that is about to begin: its event comes when it is over, which may
-/// be never.
-#[inline(always)]
-pub(crate) fn waits_for(handle: u64) {
-    let here = 0u8;
-    if let Some((state, row)) = super::state()
-        && !is_nested(state, &raw const here as usize)
-    {
-        row.in_flight_about.store(handle, Ordering::Relaxed);
     }
 }

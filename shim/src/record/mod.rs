@@ -8,6 +8,8 @@ mod driver;
 #[cfg(target_os = "macos")]
 mod message;
 #[cfg(target_os = "linux")]
+mod off;
+#[cfg(target_os = "linux")]
 pub(crate) mod thinned;
 
 use core::cell::Cell;
@@ -21,9 +23,11 @@ use crate::thread::{self, State};
 use crate::{frame, session, tls};
 
 #[cfg(target_os = "linux")]
-pub(crate) use driver::{NO_DEVICE, call, launch, waits_for};
+pub(crate) use driver::{NO_DEVICE, call, launch, wait};
 #[cfg(target_os = "macos")]
 pub(crate) use message::{At, Said, message};
+#[cfg(target_os = "linux")]
+pub(crate) use off::off;
 
 /// The calling thread's state and row.
 #[inline(always)]

@@ -118,8 +118,12 @@ impl State {
     pub(crate) const COUNTDOWN_AT: usize = core::mem::offset_of!(State, countdown);
 
     /// Where the reasons stand, for such code.
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    #[cfg(target_os = "linux")]
     pub(crate) const HELD_AT: usize = core::mem::offset_of!(State, held);
+
+    /// Where the address of the segment stands, for such code.
+    #[cfg(target_os = "linux")]
+    pub(crate) const SEGMENT_AT: usize = core::mem::offset_of!(State, segment);
 
     /// Nothing is recorded.
     pub(crate) const PAUSED: u8 = 1;

@@ -10,18 +10,18 @@ use crate::{contexts, devices, names, tls};
 hooks! {
     base: super::CONTEXT;
 
-    Api: [cuCtxAttach](context: *mut CUcontext, flags: u32) => |result| switched(out(result, context), 0);
-    Api: [cuCtxCreate, cuCtxCreate_v2](context: *mut CUcontext, flags: u32, device: i32)
-        => |result| switched(out(result, context), device as u64);
+    Api: [cuCtxAttach](context: *mut CUcontext, flags: u32), after |result| switched(out(result, context), 0);
+    Api: [cuCtxCreate, cuCtxCreate_v2](context: *mut CUcontext, flags: u32, device: i32),
+        after |result| switched(out(result, context), device as u64);
     Api: [cuCtxCreate_v3](
-        context: *mut CUcontext, affinity: *mut CUexecAffinityParam, count: i32, flags: u32, device: i32)
-        => |result| switched(out(result, context), device as u64);
-    Api: [cuCtxCreate_v4](context: *mut CUcontext, parameters: *mut CUctxCreateParams, flags: u32, device: i32)
-        => |result| switched(out(result, context), device as u64);
-    Api: [cuCtxDestroy, cuCtxDestroy_v2](context: CUcontext), first events::context_ends(handle(context))
-        => |_| destroyed(handle(context));
-    Api: [cuCtxDetach](context: CUcontext), first events::context_ends(handle(context))
-        => |_| destroyed(handle(context));
+        context: *mut CUcontext, affinity: *mut CUexecAffinityParam, count: i32, flags: u32, device: i32),
+        after |result| switched(out(result, context), device as u64);
+    Api: [cuCtxCreate_v4](context: *mut CUcontext, parameters: *mut CUctxCreateParams, flags: u32, device: i32),
+        after |result| switched(out(result, context), device as u64);
+    Api: [cuCtxDestroy, cuCtxDestroy_v2](context: CUcontext), first events::context_ends(handle(context)),
+        after |_| destroyed(handle(context));
+    Api: [cuCtxDetach](context: CUcontext), first events::context_ends(handle(context)),
+        after |_| destroyed(handle(context));
     Api: [cuCtxDisablePeerAccess](CUcontext);
     Api: [cuCtxEnablePeerAccess](CUcontext, u32);
     Count: [cuCtxGetApiVersion](CUcontext, *mut u32);
@@ -35,23 +35,23 @@ hooks! {
     Count: [cuCtxGetLimit](*mut usize, u32);
     Count: [cuCtxGetSharedMemConfig](*mut CUsharedconfig);
     Count: [cuCtxGetStreamPriorityRange](*mut i32, *mut i32);
-    Count: [cuCtxPopCurrent, cuCtxPopCurrent_v2](context: *mut CUcontext) => |_| switched(0, 0);
-    Count: [cuCtxPushCurrent, cuCtxPushCurrent_v2](context: CUcontext) => |_| switched(0, 0);
+    Count: [cuCtxPopCurrent, cuCtxPopCurrent_v2](context: *mut CUcontext), after |_| switched(0, 0);
+    Count: [cuCtxPushCurrent, cuCtxPushCurrent_v2](context: CUcontext), after |_| switched(0, 0);
     Api: [cuCtxResetPersistingL2Cache]();
     Count: [cuCtxSetCacheConfig](u32);
-    Count: [cuCtxSetCurrent](context: CUcontext) => |_| switched(0, 0);
+    Count: [cuCtxSetCurrent](context: CUcontext), after |_| switched(0, 0);
     Count: [cuCtxSetFlags](u32);
     Api: [cuCtxSetLimit](u32, usize);
     Count: [cuCtxSetSharedMemConfig](u32);
     Count: [cuDevicePrimaryCtxGetState](i32, *mut u32, *mut i32);
-    Api: [cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2](device: i32), first events::device_ends(device)
-        => |_| switched(0, device as u64);
-    Api: [cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2](device: i32), first events::device_ends(device)
-        => |_| reset(device as u64);
+    Api: [cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2](device: i32), first events::device_ends(device),
+        after |_| switched(0, device as u64);
+    Api: [cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2](device: i32), first events::device_ends(device),
+        after |_| reset(device as u64);
     Api: [cuDevicePrimaryCtxRetain](context: *mut CUcontext, device: i32)
         => |result| [out(result, context), 0, 0, device as u64];
     Api: [cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2](i32, u32);
-    Api: [cuInit](flags: u32) => |result| initialised(result, flags);
+    Api: [cuInit](flags: u32), after |result| initialised(result, flags);
 }
 
 /// The thread's current context may be another one now.

@@ -20,26 +20,26 @@ hooks! {
     Api: [cuGraphClone](clone: *mut CUgraph, graph: CUgraph) => |result| [out(result, clone), 0, handle(graph), 0];
     Api: [cuGraphCreate](graph: *mut CUgraph, flags: u32), first graph_comes() => |result| [out(result, graph), 0, 0, 0];
     Api: [cuGraphDebugDotPrint](CUgraph, *const c_char, u32);
-    Api: [cuGraphDestroy](graph: CUgraph) => |result| ended(result, handle(graph));
+    Api: [cuGraphDestroy](graph: CUgraph), after |result| ended(result, handle(graph));
     Api: [cuGraphExecDestroy](exec: CUgraphExec) => |_| [handle(exec), 0, 0, 0];
     Count: [cuGraphExecGetFlags](CUgraphExec, *mut u64);
     Count: [cuGraphExecGetId](CUgraphExec, *mut u32);
     Api: [cuGraphExecUpdate](
-        exec: CUgraphExec, graph: CUgraph, node: *mut CUgraphNode, status: *mut CUgraphExecUpdateResult)
-        => |result| updated(result, handle(exec), handle(graph));
-    Api: [cuGraphExecUpdate_v2](exec: CUgraphExec, graph: CUgraph, status: *mut CUgraphExecUpdateResultInfo)
-        => |result| updated(result, handle(exec), handle(graph));
+        exec: CUgraphExec, graph: CUgraph, node: *mut CUgraphNode, status: *mut CUgraphExecUpdateResult),
+        after |result| updated(result, handle(exec), handle(graph));
+    Api: [cuGraphExecUpdate_v2](exec: CUgraphExec, graph: CUgraph, status: *mut CUgraphExecUpdateResultInfo),
+        after |result| updated(result, handle(exec), handle(graph));
     Count: [cuGraphGetEdges](CUgraph, *mut CUgraphNode, *mut CUgraphNode, *mut usize);
     Count: [cuGraphGetEdges_v2](CUgraph, *mut CUgraphNode, *mut CUgraphNode, *mut CUgraphEdgeData, *mut usize);
     Count: [cuGraphGetId](CUgraph, *mut u32);
     Api: [cuGraphInstantiate, cuGraphInstantiate_v2](
-        exec: *mut CUgraphExec, graph: CUgraph, node: *mut CUgraphNode, log: *mut c_char, bytes: usize)
-        => |result| instantiated(out(result, exec), handle(graph), 0);
-    Api: [cuGraphInstantiateWithFlags](exec: *mut CUgraphExec, graph: CUgraph, flags: u64)
-        => |result| instantiated(out(result, exec), handle(graph), flags);
+        exec: *mut CUgraphExec, graph: CUgraph, node: *mut CUgraphNode, log: *mut c_char, bytes: usize),
+        after |result| instantiated(out(result, exec), handle(graph), 0);
+    Api: [cuGraphInstantiateWithFlags](exec: *mut CUgraphExec, graph: CUgraph, flags: u64),
+        after |result| instantiated(out(result, exec), handle(graph), flags);
     Api: [cuGraphInstantiateWithParams, cuGraphInstantiateWithParams_ptsz](
-        exec: *mut CUgraphExec, graph: CUgraph, parameters: *mut CUDA_GRAPH_INSTANTIATE_PARAMS)
-        => |result| instantiated(out(result, exec), handle(graph), 0);
+        exec: *mut CUgraphExec, graph: CUgraph, parameters: *mut CUDA_GRAPH_INSTANTIATE_PARAMS),
+        after |result| instantiated(out(result, exec), handle(graph), 0);
     Count: [cuGraphReleaseUserObject](CUgraph, CUuserObject, u32);
     Count: [cuGraphRetainUserObject](CUgraph, CUuserObject, u32, u32);
     Api: [cuGraphUpload, cuGraphUpload_ptsz](exec: CUgraphExec, stream: CUstream)

@@ -20,8 +20,8 @@ hooks! {
     Api: [cuEGLStreamProducerDisconnect](*mut *mut c_void);
     Api: [cuEGLStreamProducerPresentFrame](*mut *mut c_void, EglFrame, *mut CUstream);
     Api: [cuEGLStreamProducerReturnFrame](*mut *mut c_void, *mut EglFrame, *mut CUstream);
-    Api: [cuGLCtxCreate, cuGLCtxCreate_v2](context: *mut CUcontext, flags: u32, device: i32)
-        => |result| switched(out(result, context), device as u64);
+    Api: [cuGLCtxCreate, cuGLCtxCreate_v2](context: *mut CUcontext, flags: u32, device: i32),
+        after |result| switched(out(result, context), device as u64);
     Count: [cuGLGetDevices, cuGLGetDevices_v2](*mut u32, *mut i32, u32, u32);
     Api: [cuGLInit]();
     Api: [cuGLMapBufferObjectAsync_v2, cuGLMapBufferObjectAsync_v2_ptsz](
@@ -51,8 +51,8 @@ hooks! {
     Api: [cuGraphicsVDPAURegisterOutputSurface](*mut CUgraphicsResource, u32, u32);
     Api: [cuGraphicsVDPAURegisterVideoSurface](*mut CUgraphicsResource, u32, u32);
     Api: [cuVDPAUCtxCreate, cuVDPAUCtxCreate_v2](
-        context: *mut CUcontext, flags: u32, device: i32, vdpau_device: u32, get_proc_address: *mut c_void)
-        => |result| switched(out(result, context), device as u64);
+        context: *mut CUcontext, flags: u32, device: i32, vdpau_device: u32, get_proc_address: *mut c_void),
+        after |result| switched(out(result, context), device as u64);
     Count: [cuVDPAUGetDevice](*mut i32, u32, *mut c_void);
 }
 

@@ -22,7 +22,7 @@ hooks! {
     Count: [cuDeviceGetDevResource](i32, *mut CUdevResource, u32);
     Api: [cuGreenCtxCreate](context: *mut CUgreenCtx, resources: CUdevResourceDesc, device: i32, flags: u32)
         => |result| [out(result, context), 0, 0, device as u64];
-    Api: [cuGreenCtxDestroy](context: CUgreenCtx), first events::any_context_ends() => |_| switched(handle(context), 0);
+    Api: [cuGreenCtxDestroy](context: CUgreenCtx), first events::any_context_ends(), after |_| switched(handle(context), 0);
     Count: [cuGreenCtxGetDevResource](CUgreenCtx, *mut CUdevResource, u32);
     Count: [cuGreenCtxGetId](CUgreenCtx, *mut u64);
     Api: [cuGreenCtxStreamCreate](stream: *mut CUstream, context: CUgreenCtx, flags: u32, priority: i32)

@@ -19,15 +19,15 @@ hooks! {
     base: super::MODULE;
 
     Module: [cuFuncLoad](function: CUfunction) => |_| [handle(function), 0, 0, 0];
-    Module: [cuKernelGetFunction](function: *mut CUfunction, kernel: CUkernel)
-        => |result| same(out(result, function), handle(kernel));
-    Module: [cuLibraryEnumerateKernels](kernels: *mut CUkernel, count: u32, library: CUlibrary)
-        => |_| unnamed(handle(library), count);
+    Module: [cuKernelGetFunction](function: *mut CUfunction, kernel: CUkernel),
+        after |result| same(out(result, function), handle(kernel));
+    Module: [cuLibraryEnumerateKernels](kernels: *mut CUkernel, count: u32, library: CUlibrary),
+        after |_| unnamed(handle(library), count);
     Module: [cuLibraryGetGlobal, cuLibraryGetManaged](
         address: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char)
         => |result| [out(result, address), 0, handle(library), 0];
-    Module: [cuLibraryGetKernel](kernel: *mut CUkernel, library: CUlibrary, name: *const c_char)
-        => |result| found(out(result, kernel), handle(library), name);
+    Module: [cuLibraryGetKernel](kernel: *mut CUkernel, library: CUlibrary, name: *const c_char),
+        after |result| found(out(result, kernel), handle(library), name);
     Count: [cuLibraryGetKernelCount](*mut u32, CUlibrary);
     Module: [cuLibraryGetModule](module: *mut CUmodule, library: CUlibrary)
         => |result| [out(result, module), 0, handle(library), 0];
@@ -41,7 +41,7 @@ hooks! {
         library: *mut CUlibrary, file: *const c_char, jit_options: Options, jit_values: Values, jit_count: u32,
         options: Options, values: Values, count: u32)
         => |result| [out(result, library), 0, 0, 0];
-    Module: [cuLibraryUnload](library: CUlibrary) => |_| gone(handle(library));
+    Module: [cuLibraryUnload](library: CUlibrary), after |_| gone(handle(library));
     Module LINK: [cuLinkAddData, cuLinkAddData_v2](
         state: CUlinkState, kind: u32, data: *mut c_void, bytes: usize, name: *const c_char, count: u32,
         options: Options, values: Values)
@@ -54,10 +54,10 @@ hooks! {
     Module: [cuLinkCreate, cuLinkCreate_v2](count: u32, options: Options, values: Values, state: *mut CUlinkState)
         => |result| [out(result, state), 0, 0, 0];
     Module: [cuLinkDestroy](state: CUlinkState) => |_| [handle(state), 0, 0, 0];
-    Module: [cuModuleEnumerateFunctions](functions: *mut CUfunction, count: u32, module: CUmodule)
-        => |_| unnamed(handle(module), count);
-    Module: [cuModuleGetFunction](function: *mut CUfunction, module: CUmodule, name: *const c_char)
-        => |result| found(out(result, function), handle(module), name);
+    Module: [cuModuleEnumerateFunctions](functions: *mut CUfunction, count: u32, module: CUmodule),
+        after |_| unnamed(handle(module), count);
+    Module: [cuModuleGetFunction](function: *mut CUfunction, module: CUmodule, name: *const c_char),
+        after |result| found(out(result, function), handle(module), name);
     Count: [cuModuleGetFunctionCount](*mut u32, CUmodule);
     Module: [cuModuleGetGlobal_v2](
         address: *mut CUdeviceptr, bytes: *mut usize, module: CUmodule, name: *const c_char)
@@ -76,7 +76,7 @@ hooks! {
         => |result| [out(result, module), 0, 0, beginning(result, image)];
     Module: [cuModuleLoadFatBinary](module: *mut CUmodule, image: *const c_void)
         => |result| [out(result, module), 0, 0, 0];
-    Module: [cuModuleUnload](module: CUmodule) => |_| gone(handle(module));
+    Module: [cuModuleUnload](module: CUmodule), after |_| gone(handle(module));
 }
 
 fn found(function: u64, container: u64, name: *const c_char) -> [u64; 4] {

@@ -37,17 +37,17 @@ hooks! {
     Api: [cuGraphAddMemsetNode](
         *mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_MEMSET_NODE_PARAMS, CUcontext);
     Api: [cuGraphAddNode](
-        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize, info: *mut CUgraphNodeParams)
-        => |result| added(out(result, node), handle(graph), info);
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize, info: *mut CUgraphNodeParams),
+        after |result| added(out(result, node), handle(graph), info);
     Api: [cuGraphAddNode_v2, cuGraphAddNode_v3](
         node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize,
-        info: *mut CUgraphNodeParams)
-        => |result| added(out(result, node), handle(graph), info);
+        info: *mut CUgraphNodeParams),
+        after |result| added(out(result, node), handle(graph), info);
     Count: [cuGraphBatchMemOpNodeGetParams](CUgraphNode, *mut CUDA_BATCH_MEM_OP_NODE_PARAMS);
     Count: [cuGraphBatchMemOpNodeSetParams](CUgraphNode, *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
     Count: [cuGraphChildGraphNodeGetGraph](CUgraphNode, *mut CUgraph);
     Api: [cuGraphConditionalHandleCreate](*mut CUgraphConditionalHandle, CUgraph, CUcontext, u32, u32);
-    Api: [cuGraphDestroyNode](node: CUgraphNode) => |result| gone(result, handle(node));
+    Api: [cuGraphDestroyNode](node: CUgraphNode), after |result| gone(result, handle(node));
     Count: [cuGraphEventRecordNodeGetEvent](CUgraphNode, *mut CUevent);
     Count: [cuGraphEventRecordNodeSetEvent](CUgraphNode, CUevent);
     Count: [cuGraphEventWaitNodeGetEvent](CUgraphNode, *mut CUevent);
@@ -110,8 +110,8 @@ hooks! {
     Count: [cuGraphNodeGetParams](CUgraphNode, *mut CUgraphNodeParams);
     Count: [cuGraphNodeGetToolsId](CUgraphNode, *mut u64);
     Count: [cuGraphNodeGetType](CUgraphNode, *mut CUgraphNodeType);
-    Api: [cuGraphNodeSetEnabled](exec: CUgraphExec, node: CUgraphNode, flags: u32)
-        => |result| switched(result, handle(exec), handle(node), flags);
+    Api: [cuGraphNodeSetEnabled](exec: CUgraphExec, node: CUgraphNode, flags: u32),
+        after |result| switched(result, handle(exec), handle(node), flags);
     Count: [cuGraphNodeSetParams, cuGraphNodeSetParams_v2](CUgraphNode, *mut CUgraphNodeParams);
     Api: [cuGraphRemoveDependencies](CUgraph, *const CUgraphNode, *const CUgraphNode, usize);
     Api: [cuGraphRemoveDependencies_v2](

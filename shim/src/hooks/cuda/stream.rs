@@ -21,28 +21,28 @@ hooks! {
     Api: [cuStreamAttachMemAsync, cuStreamAttachMemAsync_ptsz](
         stream: CUstream, address: CUdeviceptr, bytes: usize, flags: u32)
         => |_| [address, handle(stream), 0, bytes as u64];
-    Api: [cuStreamBeginCapture, cuStreamBeginCapture_ptsz](stream: CUstream), first graph_comes()
-        => |result| begins(result, stream);
+    Api: [cuStreamBeginCapture, cuStreamBeginCapture_ptsz](stream: CUstream), first graph_comes(),
+        after |result| begins(result, stream);
     Api: [cuStreamBeginCaptureToCig, cuStreamBeginCaptureToCig_ptsz](stream: CUstream, parameters: *mut c_void),
-        first graph_comes() => |result| begins(result, stream);
+        first graph_comes(), after |result| begins(result, stream);
     Api: [cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz](
         stream: CUstream, graph: CUgraph, nodes: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize,
-        mode: u32), first graph_comes()
-        => |result| begins(result, stream);
-    Api: [cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz](stream: CUstream, mode: u32), first graph_comes()
-        => |result| begins(result, stream);
+        mode: u32), first graph_comes(),
+        after |result| begins(result, stream);
+    Api: [cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz](stream: CUstream, mode: u32), first graph_comes(),
+        after |result| begins(result, stream);
     Api: [cuStreamBeginRecaptureToGraph, cuStreamBeginRecaptureToGraph_ptsz](
-        stream: CUstream, mode: u32, graph: CUgraph, callback: *mut c_void, data: *mut c_void), first graph_comes()
-        => |result| begins(result, stream);
+        stream: CUstream, mode: u32, graph: CUgraph, callback: *mut c_void, data: *mut c_void), first graph_comes(),
+        after |result| begins(result, stream);
     Count: [cuStreamCopyAttributes, cuStreamCopyAttributes_ptsz](CUstream, CUstream);
     Api: [cuStreamCreate](stream: *mut CUstream, flags: u32)
         => |result| [out(result, stream), 0, 0, u64::from(flags)];
     Api: [cuStreamCreateWithPriority](stream: *mut CUstream, flags: u32, priority: i32)
         => |result| [out(result, stream), 0, 0, u64::from(flags)];
-    Api: [cuStreamDestroy, cuStreamDestroy_v2](stream: CUstream) => |_| ended(stream);
-    Api: [cuStreamEndCapture, cuStreamEndCapture_ptsz](stream: CUstream, graph: *mut CUgraph)
-        => |result| captured(out(result, graph), stream);
-    Api: [cuStreamEndCaptureToCig, cuStreamEndCaptureToCig_ptsz](stream: CUstream) => |_| captured(0, stream);
+    Api: [cuStreamDestroy, cuStreamDestroy_v2](stream: CUstream), after |_| ended(stream);
+    Api: [cuStreamEndCapture, cuStreamEndCapture_ptsz](stream: CUstream, graph: *mut CUgraph),
+        after |result| captured(out(result, graph), stream);
+    Api: [cuStreamEndCaptureToCig, cuStreamEndCaptureToCig_ptsz](stream: CUstream), after |_| captured(0, stream);
     Count: [cuStreamGetAttribute, cuStreamGetAttribute_ptsz](CUstream, u32, *mut CUstreamAttrValue);
     Count: [cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_ptsz](CUstream, *mut CUstreamCaptureStatus, *mut u64);
     Count: [cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz](

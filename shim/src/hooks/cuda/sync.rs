@@ -10,7 +10,6 @@ use cudarc::driver::sys::{
 use super::handle;
 use crate::capture;
 use crate::hooks::hooks;
-use crate::record::waits_for;
 
 hooks! {
     base: super::SYNC;
@@ -20,11 +19,11 @@ hooks! {
     Sync CONTEXT: [cuCtxSynchronize_v2](context: CUcontext) => |_| [handle(context), 0, 0, 0];
     Sync STREAM_WAIT: [cuCtxWaitEvent](context: CUcontext, event: CUevent) => |_| [handle(event), 0, handle(context), 0];
     Sync QUERY: [cuEventQuery](event: CUevent) => |_| [handle(event), 0, 0, 0];
-    Api: [cuEventRecord, cuEventRecord_ptsz](event: CUevent, stream: CUstream)
-        => |result| recorded(result, event, stream, 0);
-    Api: [cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz](event: CUevent, stream: CUstream, flags: u32)
-        => |result| recorded(result, event, stream, flags);
-    Sync EVENT: [cuEventSynchronize](event: CUevent), first waits_for(handle(event)) => |_| [handle(event), 0, 0, 0];
+    Api: [cuEventRecord, cuEventRecord_ptsz](event: CUevent, stream: CUstream),
+        captured |result| recorded(result, event, stream, 0);
+    Api: [cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz](event: CUevent, stream: CUstream, flags: u32),
+        captured |result| recorded(result, event, stream, flags);
+    Sync EVENT: [cuEventSynchronize](event: CUevent) on handle(event) => |_| [handle(event), 0, 0, 0];
     Api: [cuGreenCtxRecordEvent](context: CUgreenCtx, event: CUevent) => |_| [handle(event), 0, handle(context), 0];
     Sync STREAM_WAIT: [cuGreenCtxWaitEvent](context: CUgreenCtx, event: CUevent)
         => |_| [handle(event), 0, handle(context), 0];
@@ -35,10 +34,10 @@ hooks! {
         stream: CUstream, count: u32, operations: *mut CUstreamBatchMemOpParams, flags: u32)
         => |_| [0, handle(stream), u64::from(flags), 0];
     Sync QUERY: [cuStreamQuery, cuStreamQuery_ptsz](stream: CUstream) => |_| [0, handle(stream), 0, 0];
-    Sync STREAM: [cuStreamSynchronize, cuStreamSynchronize_ptsz](stream: CUstream), first waits_for(handle(stream))
+    Sync STREAM: [cuStreamSynchronize, cuStreamSynchronize_ptsz](stream: CUstream) on handle(stream)
         => |_| [0, handle(stream), 0, 0];
-    Sync STREAM_WAIT: [cuStreamWaitEvent, cuStreamWaitEvent_ptsz](stream: CUstream, event: CUevent, flags: u32)
-        => |result| waits(result, stream, event, flags);
+    Sync STREAM_WAIT: [cuStreamWaitEvent, cuStreamWaitEvent_ptsz](stream: CUstream, event: CUevent, flags: u32),
+        captured |result| waits(result, stream, event, flags);
     Sync STREAM_WAIT: [cuStreamWaitValue32, cuStreamWaitValue32_ptsz, cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz](
         stream: CUstream, address: CUdeviceptr, value: u32, flags: u32)
         => |_| [address, handle(stream), u64::from(flags), 0];

@@ -39,6 +39,6 @@ hooks! {
     Api: [cuLogsRegisterCallback](*mut c_void, *mut c_void, *mut CUlogsCallbackHandle);
     Api: [cuLogsUnregisterCallback](CUlogsCallbackHandle);
     Api: [cuProfilerInitialize](*const c_char, *const c_char, u32);
-    Api: [cuProfilerStart]() => |_| profiler(true);
-    Api: [cuProfilerStop]() => |_| profiler(false);
+    Api: [cuProfilerStart](), after |_| profiler(true);
+    Api: [cuProfilerStop](), after |_| profiler(false);
 }
