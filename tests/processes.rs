@@ -181,6 +181,46 @@ fn each_worker_of_pythons_three_start_methods_has_its_row_and_its_calls() {
     }
 }
 
+/// Forks; in the child a thread is the first to call the driver, and then both call it in turn.
+const FIRST_IN_A_CHILD: &str = r#"
+import ctypes, os, threading
+
+driver = ctypes.CDLL("libcuda.so.1")
+driver.cuInit(0)
+child = os.fork()
+if child == 0:
+    turns = [threading.Semaphore(1), threading.Semaphore(0)]
+    def calls(own):
+        for _ in range(50):
+            turns[own].acquire()
+            driver.cuCtxSynchronize()
+            turns[1 - own].release()
+    thread = threading.Thread(target=calls, args=(0,))
+    thread.start()
+    calls(1)
+    thread.join()
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+"#;
+
+#[test]
+fn each_thread_of_a_child_has_its_own_calls_where_another_than_the_one_that_forked_made_the_first() {
+    if !needs(&["python3"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let file = scratch.file("first.py", FIRST_IN_A_CHILD);
+    // Else the thread that starts the other one is the first: it allocates.
+    let target = scratch.target("python3").arg(&file).with_instant_driver().options(["--malloc", "off"]);
+    let trace = target.same().expect(0).read();
+    trace.assert_balanced();
+    let (names, mut waits) = (trace.names(), BTreeMap::<i64, i64>::new());
+    for row in trace.table("syncs").rows().filter(|row| names[&row.int("api_id")] == "cuCtxSynchronize") {
+        *waits.entry(row.int("tid")).or_default() += 1;
+    }
+    assert_eq!(waits.into_values().collect::<Vec<_>>(), [50, 50]);
+}
+
 #[test]
 fn a_process_that_starts_itself_anew_with_other_variables_is_another_image() {
     if !needs(&["python3"]) {

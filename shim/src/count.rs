@@ -8,7 +8,7 @@
 use core::sync::atomic::Ordering;
 
 use gputrace_abi::layout::View;
-use gputrace_abi::local;
+use gputrace_abi::{Class, local};
 
 #[cfg(target_os = "linux")]
 use crate::hooks;
@@ -58,7 +58,7 @@ pub(crate) fn one(number: u16) {
 #[cold]
 #[inline(never)]
 fn slow(number: u16) {
-    let Some(view) = session::live() else { return };
+    let Some(view) = session::live() else { return session::count_unrecorded(Class::Api) };
     if view.header().paused.load(Ordering::Relaxed) != 0 {
         return;
     }

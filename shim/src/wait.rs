@@ -219,7 +219,7 @@ fn keep(mark: &Mark, end: u64, result: i64, target: Target, counted: bool) {
     if end.saturating_sub(mark.start) < set_threshold() {
         return;
     }
-    let Some((state, row)) = record::state() else { return record::count_unrecorded(Class::OsWait) };
+    let Some((state, row)) = record::state() else { return session::count_unrecorded(Class::OsWait) };
     if state.is_paused() && !counted {
         return;
     }

@@ -74,7 +74,7 @@ impl Running {
             peer_comes();
         }
         let Some((state, row)) = record::state() else {
-            record::count_unrecorded(Class::Collective);
+            crate::session::count_unrecorded(Class::Collective);
             known.ends(&operation);
             return address;
         };

@@ -64,18 +64,9 @@ fn enter(
         Some(_) => Err(Unrecorded::Off),
         None => {
             cold_path();
-            count_unrecorded(class);
+            session::count_unrecorded(class);
             Err(Unrecorded::Off)
         }
-    }
-}
-
-/// A call of a thread that has no row: counted as seen and dropped where there is a segment.
-#[cold]
-#[inline(never)]
-pub(crate) fn count_unrecorded(class: Class) {
-    if let Some(counter) = session::present().as_ref().and_then(|v| v.header().rowless.get(class as usize)) {
-        counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 

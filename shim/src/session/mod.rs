@@ -8,6 +8,7 @@
 
 #[cfg(target_os = "linux")]
 mod brake;
+mod early;
 mod info;
 #[cfg(target_os = "linux")]
 mod linux;
@@ -29,9 +30,11 @@ pub(crate) use linux::was_preloaded;
 #[cfg(target_os = "macos")]
 use macos as platform;
 
+pub(crate) use self::early::count_unrecorded;
 use self::path::Path;
 use crate::sys::{self, Errno};
-use crate::{calibrate, control, culling, hooks, sampling, shed, stack, thread};
+use crate::thread::{self, Process};
+use crate::{calibrate, control, culling, hooks, sampling, shed, stack};
 
 /// The process's state, in memory that a fork wipes to UNSET.
 const UNSET: u32 = 0;
@@ -92,16 +95,19 @@ pub(crate) unsafe fn view_at(base: *const u8) -> Option<View> {
 
 /// The segment, made now if this is a forked child's first event. None: not recording.
 pub(crate) fn live() -> Option<View> {
-    let word = thread::process_word()?;
+    let process = thread::process()?;
+    let word = &process.word;
     loop {
         match word.load(Ordering::Acquire) {
             // SAFETY: LIVE is set after the segment is mapped.
             LIVE => return unsafe { view_at(SEGMENT.load(Ordering::Relaxed)) },
             UNSET => {
                 if word.compare_exchange(UNSET, STARTING, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                    start_forked(word);
+                    process.maker.store(sys::gettid(), Ordering::Relaxed);
+                    start_forked(process);
                 }
             }
+            STARTING if early::comes(process) => {}
             _ => return None,
         }
     }
@@ -109,9 +115,12 @@ pub(crate) fn live() -> Option<View> {
 
 /// The segment if there is one already.
 pub(crate) fn present() -> Option<View> {
-    let word = thread::process_word()?;
+    let process = thread::process()?;
+    if process.word.load(Ordering::Acquire) != LIVE {
+        return None;
+    }
     // SAFETY: LIVE is set after the segment is mapped.
-    if word.load(Ordering::Acquire) == LIVE { unsafe { view_at(SEGMENT.load(Ordering::Relaxed)) } } else { None }
+    unsafe { view_at(SEGMENT.load(Ordering::Relaxed)) }
 }
 
 /// Whether calls wait for room where there is none.
@@ -172,12 +181,12 @@ pub(crate) fn start(folder: &[u8]) {
     if let Err(why) = thread::prepare() {
         return complain(why);
     }
-    let Some(word) = thread::process_word() else { return };
-    word.store(STARTING, Ordering::Relaxed);
+    let Some(process) = thread::process() else { return };
+    process.word.store(STARTING, Ordering::Relaxed);
     // Not before: what the system's functions above allocate would find a process that has no segment, and make one.
     hooks::alloc::lead_all();
-    finish_start(word, make(false));
-    if word.load(Ordering::Relaxed) == LIVE {
+    finish_start(process, make(false));
+    if process.word.load(Ordering::Relaxed) == LIVE {
         platform::listen();
         thread::state_slow();
         hooks::alloc::note_allocator();
@@ -188,10 +197,10 @@ pub(crate) fn start(folder: &[u8]) {
     }
 }
 
-fn start_forked(word: &AtomicU32) {
+fn start_forked(process: &Process) {
     let old = SEGMENT.swap(core::ptr::null_mut(), Ordering::Relaxed);
     if FOLDER_BYTES.load(Ordering::Relaxed) == 0 {
-        return word.store(OFF, Ordering::Release);
+        return process.word.store(OFF, Ordering::Release);
     }
     culling::end_segment();
     if !old.is_null() {
@@ -200,16 +209,17 @@ fn start_forked(word: &AtomicU32) {
         unsafe { sys::unmap(old, SEGMENT_BYTES.load(Ordering::Relaxed)) };
     }
     thread::begin_segment();
-    finish_start(word, make(true));
+    finish_start(process, make(true));
 }
 
-fn finish_start(word: &AtomicU32, made: Result<(), Failure>) {
+fn finish_start(process: &Process, made: Result<(), Failure>) {
     match &made {
         Err(Failure::Say(why)) => complain(why),
         Err(Failure::Refuse(why)) => platform::refuse(*why),
         Err(Failure::Silent) | Ok(()) => {}
     }
-    word.store(if made.is_ok() { LIVE } else { OFF }, Ordering::Release);
+    process.word.store(if made.is_ok() { LIVE } else { OFF }, Ordering::SeqCst);
+    early::take(process);
 }
 
 /// Why there is no segment.

@@ -19,7 +19,11 @@ static SET_SPECIFIC: AtomicUsize = AtomicUsize::new(0);
 
 /// Has the states wiped at a fork, and makes the exit key.
 pub(super) fn prepare(states: *mut u8, bytes: usize) -> Result<(), &'static [u8]> {
-    if sys::wipe_on_fork(states, bytes).is_err() && !wipe_by_handler() {
+    if sys::wipe_on_fork(states, bytes).is_ok() {
+        // Without it only a child made by `_Fork` or raw clone, which run no handler, and that starts threads before its first
+        // hooked call, would have two threads with one state.
+        let _ = at_fork(super::forget);
+    } else if !at_fork(super::wipe) {
         return Err(b"the kernel has no MADV_WIPEONFORK (Linux 4.14)");
     }
     if let Some(key) = make_exit_key() {
@@ -68,8 +72,8 @@ fn make_exit_key() -> Option<u32> {
     highest
 }
 
-/// Where the kernel cannot wipe (gVisor): fork's handler does.
-fn wipe_by_handler() -> bool {
+/// Has fork call this in each child.
+fn at_fork(handler: unsafe extern "C" fn()) -> bool {
     let register = elf::next_or_any(c"__register_atfork");
     if register == 0 {
         return false;
@@ -79,7 +83,7 @@ fn wipe_by_handler() -> bool {
     // SAFETY: the address is libc's __register_atfork, whose signature this is.
     let register: Register = unsafe { core::mem::transmute(register) };
     // SAFETY: the handler is never unloaded (nodelete).
-    unsafe { register(None, None, Some(super::wipe), ptr::null()) == 0 }
+    unsafe { register(None, None, Some(handler), ptr::null()) == 0 }
 }
 
 unsafe extern "C" fn at_thread_exit(_: *mut core::ffi::c_void) {

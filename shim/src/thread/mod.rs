@@ -81,16 +81,39 @@ pub(crate) fn prepare() -> Result<(), &'static [u8]> {
 /// A state for each row, after the process's own words and before the state of ended threads.
 const STATES_BYTES: usize = size_of::<State>() * (THREADS_MAX + 2);
 
-/// Wipes the states by a handler that fork runs in the child. `_Fork` and raw clone do not run it.
+/// Wipes the states where the kernel cannot (macOS, gVisor), by a handler that fork runs in the child.
 unsafe extern "C" fn wipe() {
     let at = STATES.load(Ordering::Acquire) as *mut u8;
     // SAFETY: the child has one thread, which is here; the mapping has this size, and all zeros is a valid state.
     unsafe { ptr::write_bytes(at, 0, STATES_BYTES) };
+    forget();
 }
 
-/// The first words of the states' memory: what else must be wiped by a fork.
-pub(crate) fn process_word() -> Option<&'static AtomicU32> {
-    let at = STATES.load(Ordering::Acquire) as *const AtomicU32;
+/// Has a child's one thread, of which fork runs this, forget its wiped state: another thread, whose hooked call is the first one,
+/// gets the first row, and that one's state may be the same.
+extern "C" fn forget() {
+    let is_wiped = |state: &State| state.row().is_none() && !ended().is_some_and(|ended| ptr::eq(state, ended));
+    if tls::get().is_some_and(is_wiped) {
+        tls::set(None);
+    }
+}
+
+/// The process's own words, at the start of the states' memory: what else must be wiped by a fork.
+#[repr(C)]
+pub(crate) struct Process {
+    /// Whether it has a segment; see [`crate::session`].
+    pub(crate) word: AtomicU32,
+    /// The thread that makes it, in a forked child.
+    pub(crate) maker: AtomicU32,
+    /// Calls that were made meanwhile, and did not wait for it.
+    pub(crate) early: [AtomicU32; CLASSES],
+}
+
+const _: () = assert!(size_of::<Process>() <= size_of::<State>());
+
+/// The process's own words.
+pub(crate) fn process() -> Option<&'static Process> {
+    let at = STATES.load(Ordering::Acquire) as *const Process;
     // SAFETY: null, or the start of the mapping, which is never unmapped.
     unsafe { at.as_ref() }
 }

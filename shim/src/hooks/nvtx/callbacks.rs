@@ -159,7 +159,7 @@ fn name_category(domain: usize, category: u32, name: impl texts::Text) {
 /// Records one end of a range, or a mark.
 #[inline(always)]
 fn event(hook: u16, number: u64, domain: usize, said: Said) {
-    let Some((state, row)) = record::state() else { return record::count_unrecorded(Class::Range) };
+    let Some((state, row)) = record::state() else { return crate::session::count_unrecorded(Class::Range) };
     let domain = previous::key_of(domain);
     let what = EVENTS.get(usize::from(hook - BASE)).filter(|_| ranges::is_on()).map(|callback| callback.detail);
     let who = ranges::Who { thread: state.number(), domain, number };
