@@ -384,6 +384,6 @@ fn a_file_that_was_cut_afterwards_is_named() {
     fs::write(&file, &bytes[..bytes.len() / 2]).expect("it is cut");
     let said = recover(&scratch, &folder, 1);
     let name = file.file_name().expect("a name").to_string_lossy().into_owned();
-    assert!(said.contains("nothing to recover") && said.contains("the trace is not whole"), "{said}");
+    assert!(said.contains("nothing that can be recovered") && said.contains("the trace is not whole"), "{said}");
     assert!(said.contains(&name) && said.contains("cut short or damaged"), "{said}");
 }

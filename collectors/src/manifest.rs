@@ -278,6 +278,11 @@ impl Manifest {
         !self.complete && self.stopped_ns.is_none() || self.recovered.is_some_and(|recovered| !recovered.taken_over)
     }
 
+    /// Whether single events are not to be kept, only their sums.
+    pub(crate) fn keeps_only_sums(&self) -> bool {
+        self.detail.as_ref().is_some_and(KeptDetail::is_sums)
+    }
+
     /// Adds devices that are not known yet.
     pub(crate) fn add_devices<'a>(&mut self, devices: impl Iterator<Item = &'a Device>) {
         for device in devices {

@@ -22,12 +22,18 @@ pub(crate) fn run(args: &RecoverArgs) -> Result<()> {
     let mut damaged = Vec::new();
     for trace in &args.traces {
         let work = progress::of("recovering");
-        let text = one(trace, args.host_is_gone)?;
+        let recovered = one(trace, args.host_is_gone)?;
+        let before = damaged.len();
         // Of a trace that nothing can be read of there is nothing more to say here.
         if let Ok(trace) = Trace::open(std::slice::from_ref(trace)) {
             trace.look_at_ends();
             damaged.extend(trace.problems());
         }
+        let name = trace.display();
+        let text = recovered.unwrap_or_else(|| match damaged.len() - before {
+            0 => format!("{name}: nothing to recover; its files end as they should, what stands in them check reads"),
+            _ => format!("{name}: nothing that can be recovered"),
+        });
         drop(work);
         if terminal::is_quiet() {
             continue;
@@ -38,7 +44,8 @@ pub(crate) fn run(args: &RecoverArgs) -> Result<()> {
     whole("trace", &damaged)
 }
 
-fn one(trace: &Path, host_is_gone: bool) -> Result<String> {
+/// What was recovered. None: there was nothing to recover.
+fn one(trace: &Path, host_is_gone: bool) -> Result<Option<String>> {
     let name = trace.display();
     let all = launchers(trace)?;
     if all.is_empty() {
@@ -62,10 +69,10 @@ fn one(trace: &Path, host_is_gone: bool) -> Result<String> {
         }
         recovered.extend(recover_telling(trace, launcher, file_is_read)?);
     }
-    Ok(match recovered.as_slice() {
-        [] => format!("{name}: nothing to recover"),
-        some => format!("{name}: recovered{}{}; next: gputrace report {name}", what(some), who_runs(some, &here)),
-    })
+    let what = |some: &[Manifest]| {
+        format!("{name}: recovered{}{}; next: gputrace report {name}", what(some), who_runs(some, &here))
+    };
+    Ok(Some(recovered.as_slice()).filter(|some| !some.is_empty()).map(what))
 }
 
 /// Shows how many of a launcher's files are read.
@@ -136,8 +143,8 @@ mod tests {
         manifest.write(&folder.path().join("manifest/elsewhere-7.json")).unwrap();
         let error = one(folder.path(), false).unwrap_err().to_string();
         assert!(error.contains("was written on elsewhere") && error.contains("--host-is-gone"), "{error}");
-        assert!(one(folder.path(), true).unwrap().contains(": recovered: 0 events"));
-        assert!(one(folder.path(), false).unwrap().ends_with("nothing to recover"));
+        assert!(one(folder.path(), true).unwrap().unwrap().contains(": recovered: 0 events"));
+        assert_eq!(one(folder.path(), false).unwrap(), None);
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub struct KeptDetail {
 impl KeptDetail {
     pub(crate) const SWITCHED: &str = "switched";
     const FULL: &str = "full";
+    pub(crate) const ROLLUP: &str = "rollup";
 
     /// Single events are those of the time in which recording was on.
     pub fn is_switched(&self) -> bool {
@@ -52,6 +53,11 @@ impl KeptDetail {
     /// All single events are kept since an earlier collector, which kept fewer.
     pub fn is_full(&self) -> bool {
         self.mode == Self::FULL
+    }
+
+    /// No single event is kept but for what earlier collectors kept.
+    pub fn is_sums(&self) -> bool {
+        self.mode == Self::ROLLUP
     }
 
     /// What earlier collectors kept, for one that goes on at their end and keeps what `own` says; none in place of any: all events.

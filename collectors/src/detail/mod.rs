@@ -78,7 +78,7 @@ impl Detail {
             Detail::Full => "full",
             Detail::Windows { .. } => "windows",
             Detail::Triggered { .. } => "triggered",
-            Detail::Rollup => "rollup",
+            Detail::Rollup => KeptDetail::ROLLUP,
         }
     }
 }

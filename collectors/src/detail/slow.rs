@@ -74,7 +74,7 @@ impl Slow {
             };
             if slowest.as_ref().is_none_or(|(longest, _)| ns > *longest) {
                 let us = |ns: i64| ns / 1000;
-                let why = format!("{} took {} us, where {} us are usual", name(key.1), us(ns), us(usual_ns));
+                let why = format!("{} took {} us, where about {} us are usual", name(key.1), us(ns), us(usual_ns));
                 slowest = Some((ns, Noted { at_ns: start_ns.saturating_add(ns), why }));
             }
         }

@@ -88,7 +88,7 @@ impl SlowSteps {
             let Some(median_ns) = of.median_ns.filter(|median| ns as f64 > median * times) else { continue };
             if slowest.as_ref().is_none_or(|(longest, _)| ns > *longest) {
                 let ms = |ns: f64| ns / 1e6;
-                let why = format!("a step took {:.1} ms, where {:.1} ms are usual", ms(ns as f64), ms(median_ns));
+                let why = format!("a step took {:.1} ms, where about {:.1} ms are usual", ms(ns as f64), ms(median_ns));
                 slowest = Some((ns, Noted { at_ns: end_ns, why }));
             }
         }

@@ -142,6 +142,13 @@ impl OnDisk {
         [0, 1].map(|level| self.summed[level].get(&key).copied().unwrap_or(0))
     }
 
+    /// Events of a class in the sums of a process beyond those that are told already, where nothing but sums is to be kept: their rows
+    /// would have been left out.
+    fn summed_beyond(&self, process_id: i64, class: Class, told: u64, only_sums: bool) -> u64 {
+        let [short, long] = self.summed(process_id, class);
+        if only_sums { short.max(long).saturating_sub(told) } else { 0 }
+    }
+
     pub(crate) fn add(&mut self, share: Share) {
         let (rows, culled) = self.kept.entry((share.process_id, share.class)).or_default();
         *rows = rows.saturating_add(share.rows);
@@ -165,14 +172,17 @@ impl OnDisk {
         of.filter_map(|((_, class), (rows, culled))| Some((Class::from_u8(*class)?, *rows, *culled)))
     }
 
-    /// How many events of a process its account says were left out, by class, and are in no file all the same.
-    pub(crate) fn left_out(&self, process: &Process) -> ByClass {
+    /// How many events of a process its account says were left out, by class, and are in no file all the same. Where single events are
+    /// not to be kept, those as well that the sums hold and the account did not know of yet.
+    pub(crate) fn left_out(&self, process: &Process, only_sums: bool) -> ByClass {
         let mut all = ByClass::default();
         for (class, count) in &process.accounting {
             let Some(class) = Class::ALL.into_iter().find(|of| of.name() == class) else { continue };
             let kept =
                 self.of(process.process_id).find(|(of, ..)| *of == class).map_or(0, |(_, rows, culled)| rows + culled);
-            all[class as usize] = count.left_out - count.found_again(kept);
+            let left_out = count.left_out - count.found_again(kept);
+            let told = kept + left_out + count.dropped + count.sampled_out;
+            all[class as usize] = left_out + self.summed_beyond(process.process_id, class, told, only_sums);
         }
         all
     }
@@ -205,7 +215,7 @@ impl OnDisk {
             *sum = (sum.0.saturating_add(*rows), sum.1.saturating_add(*culled));
         }
         let summed = manifest.summed.as_ref().map(|summed| summed.account.process_id);
-        let mut lost = 0;
+        let (mut lost, only_sums) = (0, manifest.keeps_only_sums());
         for process in manifest.accounts_mut() {
             let kept: BTreeMap<&str, (u64, u64)> = if Some(process.process_id) == summed {
                 // They had ended when the account was written: the sums know no more of them.
@@ -219,7 +229,14 @@ impl OnDisk {
             }
             for (class, count) in &mut process.accounting {
                 let (rows, culled) = kept.get(class.as_str()).copied().unwrap_or_default();
-                lost += correct(count, rows, culled, process.running);
+                let unknown = correct(count, rows, culled, process.running);
+                let told = count.kept() + count.left_out + count.dropped - unknown + count.sampled_out;
+                let class = Class::ALL.into_iter().find(|of| of.name() == class);
+                let summed = class
+                    .map_or(0, |class| self.summed_beyond(process.process_id, class, told, only_sums).min(unknown));
+                count.dropped -= summed;
+                count.left_out += summed;
+                lost += unknown - summed;
             }
             process.balanced = process.accounting.values().all(Count::is_balanced);
         }
@@ -276,6 +293,7 @@ fn of_footer(about: &ParquetMetaData) -> Vec<Share> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifest::KeptDetail;
 
     #[test]
     fn an_account_follows_its_files_and_stays_balanced() {
@@ -310,5 +328,25 @@ mod tests {
         assert_eq!(of(70, true), (100, 29, 29, true));
         // Of one that had ended nothing was left to be read: what nothing explains stays so.
         assert_eq!(of(80, false), (100, 0, 0, false));
+    }
+
+    #[test]
+    fn where_only_sums_are_to_be_kept_what_they_hold_is_left_out_and_not_lost() {
+        let of = |mode: &str| {
+            let count = Count { seen: 100, recorded: 40, left_out: 50, ..Count::default() };
+            let accounting = [("launch".to_owned(), count)].into();
+            let process = Process { process_id: 7, running: true, accounting, ..Process::default() };
+            let detail = Some(KeptDetail { mode: mode.to_owned(), ..KeptDetail::default() });
+            let mut manifest = Manifest { processes: vec![process], detail, ..Manifest::default() };
+            let summed = [[((7, "launch".to_owned()), 95)].into(), BTreeMap::new()];
+            let on_disk = OnDisk { summed, ..OnDisk::default() };
+            let for_an_heir = on_disk.left_out(&manifest.processes[0], manifest.keeps_only_sums());
+            let lost = on_disk.correct(&mut manifest);
+            let count = manifest.processes[0].accounting["launch"];
+            assert!(manifest.processes[0].balanced && count.dropped == lost, "{count:?}");
+            (lost, count.left_out, for_an_heir[Class::Launch as usize])
+        };
+        assert_eq!(of(KeptDetail::ROLLUP), (5, 95, 95));
+        assert_eq!(of("windows"), (50, 50, 50));
     }
 }

@@ -58,7 +58,8 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
     let (theirs, gone): (Vec<_>, Vec<_>) =
         std::mem::take(&mut manifest.processes).into_iter().partition(|process| taken.contains(&process.process_id));
     manifest.processes = gone;
-    let left_out = theirs.iter().map(|process| (process.process_id, mine.left_out(process))).collect();
+    let only_sums = manifest.keeps_only_sums();
+    let left_out = theirs.iter().map(|process| (process.process_id, mine.left_out(process, only_sums))).collect();
     let lost = on_disk.correct(&mut manifest);
     let summed = (has_sums && sums_are_whole)
         .then(|| super::sums::complete(trace, &manifest, &mut on_disk, dead.killed_ns))

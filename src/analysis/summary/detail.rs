@@ -31,6 +31,8 @@ pub(super) fn lines(content: &Content<'_>) -> String {
     };
     let switched = about().any(KeptDetail::is_switched);
     let all = left_out + kept;
+    // What a collector that was killed, or is at work, had read last was not counted as left out yet.
+    let kept = if intervals.is_empty() && about().all(KeptDetail::is_sums) { 0 } else { kept };
     let of_all = if all == 0 { String::new() } else { format!(" ({})", share(kept as f64 / all as f64)) };
     let why = about().find_map(|detail| detail.never.as_deref()).filter(|_| intervals.is_empty());
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
