@@ -1,10 +1,13 @@
 //! rollups: all events of the run, also those of which no single one is in the trace.
 
+use std::collections::BTreeMap;
+
 use gputrace_collectors::schema::TableId;
 
 use super::passes::rollups::{Rollups, Sum, What};
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{Analysis, Explain, Facts, Metric, Need, loss};
+use crate::render::number;
 use crate::trace::Site;
 
 /// The analysis.
@@ -14,6 +17,9 @@ pub(crate) struct AllEvents;
 const OVER_TIME: [&str; 5] = ["launch", "commit", "sync", "transfer", "kernel"];
 /// Classes of calls that use a GPU: where one is, no event of another one is none.
 const USES: [&str; 9] = ["launch", "commit", "sync", "transfer", "alloc", "free", "module", "api", "encode"];
+
+/// Classes of which each call is recorded, unless there is a reason.
+const RECORDED: [&str; 8] = ["launch", "commit", "sync", "transfer", "alloc", "free", "module", "collective"];
 
 impl Analysis for AllEvents {
     fn name(&self) -> &'static str {
@@ -107,6 +113,7 @@ impl Analysis for AllEvents {
         section.table(by_class(all, per_s));
         section.table(by_what(facts));
         section.table(over_time(facts));
+        section.notes.extend(only_counted(facts));
         loss::removed_note(&mut section, facts, &[TableId::Rollups, TableId::RollupNames]);
         section
     }
@@ -118,6 +125,38 @@ fn range_ns(facts: &Facts<'_>) -> i64 {
     // Of a run that did not end, and of one whose clock was set back, the periods are all that is known.
     let ended = facts.trace.ended_ns().filter(|ended| *ended > from).unwrap_or(to);
     to.min(ended).saturating_sub(from.max(facts.trace.began_ns())).max(1)
+}
+
+/// Says of how many events no more is known than that there were so many: they are in no row of the second table.
+fn only_counted(facts: &Facts<'_>) -> Option<String> {
+    let removed = facts.trace.manifests().flat_map(|manifest| &manifest.removed);
+    // Cut to a time, or by a limit, the two tables are not of the same events.
+    if facts.filter.is_window() || removed.into_iter().any(|removed| removed.table.starts_with("rollup")) {
+        return None;
+    }
+    let of_recorded = |(class, _): &(&str, &Sum)| RECORDED.contains(class);
+    let mut missing: BTreeMap<&str, i64> =
+        facts.rollups.classes().filter(of_recorded).map(|(class, sum)| (class, sum.events)).collect();
+    for (class, _, sum) in told(facts) {
+        missing.entry(class).and_modify(|events| *events -= sum.events);
+    }
+    let named: Vec<String> = missing
+        .into_iter()
+        .filter(|(_, events)| *events > 0)
+        .map(|(class, events)| format!("{class} {}", number(events as f64)))
+        .collect();
+    (!named.is_empty()).then(|| {
+        format!(
+            "Only counted, and so not among kernels, ranges and functions: {}. Such calls were not to be recorded (sampling, --budget), \
+             found no room, or were read last by a gputrace that was killed.",
+            named.join(", ")
+        )
+    })
+}
+
+/// What is told by kernel, range, function and line.
+fn told<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = (&'a str, &'a What, &'a Sum)> {
+    facts.rollups.what().filter(|(_, _, sum)| sum.timed > 0)
 }
 
 /// Columns at the end of both tables: total, mean, median, p99, longest, bytes.
@@ -192,7 +231,7 @@ fn by_what(facts: &Facts<'_>) -> Table {
         LONGEST,
         BYTES,
     ];
-    let mut all: Vec<_> = facts.rollups.what().filter(|(_, _, sum)| sum.timed > 0).collect();
+    let mut all: Vec<_> = told(facts).collect();
     all.sort_by_key(|(class, what, sum)| (std::cmp::Reverse(sum.ns), *class, what.name_id, what.api_id, what.stack_id));
     let rows = all.into_iter().map(|(class, what, sum)| {
         let mut row: Vec<Value> = vec![class.into()];
@@ -276,6 +315,18 @@ mod tests {
         let of = |row, column| section.cell("by_what", row, column).clone();
         assert_eq!([of(0, "name"), of(0, "events")], ["cuStreamSynchronize".into(), Value::Int(8)]);
         assert_eq!([of(1, "name"), of(1, "events")], ["gemm".into(), Value::Int(4000)]);
+    }
+
+    #[test]
+    fn what_was_only_counted_is_said_to_be() {
+        let mut trace = trace();
+        assert!(trace.section(&AllEvents).notes.is_empty());
+        trace.rollup(1_000_000_000, "launch", &json!({"events": 1500, "timed": 0}));
+        let notes = trace.section(&AllEvents).notes;
+        assert!(
+            notes.iter().any(|note| note.starts_with("Only counted") && note.contains(": launch 1,500. ")),
+            "{notes:?}"
+        );
     }
 
     #[test]
