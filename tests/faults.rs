@@ -148,9 +148,9 @@ fn a_killed_collector_leaves_a_readable_trace_and_the_target_runs_on_to_its_end(
         assert_eq!(report.matches(says).count(), 1, "{analyses}: {report}");
         assert_eq!(report.matches("was killed,").count(), 1, "{analyses}: {report}");
     }
-    // Nobody works in the folder any more, so it is another run's.
+    // Nobody works in the folder any more, and another run makes its own.
     let again = scratch.gputrace(&["-o", trace.to_str().expect("a plain path"), "--", "true"]).expect(125);
-    one_line(&again.stderr, "holds the trace of another run");
+    one_line(&again.stderr, "holds the trace of a run that was killed; gputrace recover makes it whole");
 }
 
 #[test]

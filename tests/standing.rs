@@ -99,7 +99,7 @@ impl<'a> Session<'a> {
     }
 
     /// Launches that a report of the trace knows, which reads what the collector has written so far.
-    fn on_disk(&self) -> i64 {
+    pub(crate) fn on_disk(&self) -> i64 {
         let trace = self.trace.to_string_lossy();
         let report = self.scratch.gputrace(&["report", &trace, "--only", "launch-overhead", "--format", "json"]);
         let report: serde_json::Value = serde_json::from_str(&report.expect(0).text()).expect("JSON");

@@ -1,5 +1,5 @@
-//! What becomes of processes whose collector is another one than theirs: of another version, in another namespace of pids, or killed together
-//! with them.
+//! What becomes of processes whose collector is another one than theirs: of another version, with another trace, in another namespace of pids, or
+//! killed together with them.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -30,6 +30,42 @@ fn is_told(session: &Session<'_>, version: u32, needs: u32) {
     let file = File::options().write(true).open(segment(session)).expect("a segment");
     for (at, word) in [(VERSION_AT, version), (NEEDS_AT, needs)] {
         file.write_all_at(&word.to_le_bytes(), at).expect("it can be written");
+    }
+}
+
+#[test]
+fn another_trace_of_the_session_has_what_came_after_the_first_one_which_is_made_whole() {
+    for signal in [libc::SIGTERM, libc::SIGKILL] {
+        let scratch = Scratch::new();
+        let mut session = Session::new(&scratch, &["--detail", "full"]);
+        session.collect();
+        let file = session.file("count");
+        let running = session.start(&file);
+        session.until_made(&file, 300);
+        poll(PATIENCE, || (session.on_disk() >= 300).then_some(())).expect("some are on the disk");
+        session.end(signal);
+        session.until_made(&file, 100);
+        let another = session.file("another");
+        let first = std::mem::replace(&mut session.trace, another);
+        session.collect();
+        session.until_made(&file, 100);
+        let made = session.stop(running, &file);
+        session.settle();
+        let (code, said) = session.end(libc::SIGTERM);
+        assert!(code == Some(0) && said.contains(&format!("{}: ended, ", first.display())), "{code:?} {said}");
+        let [before, after] = [&first, &session.trace].map(|path| Trace::open(path));
+        before.assert_balanced();
+        after.assert_balanced();
+        assert!(before.manifest().complete);
+        let [(_, lost, early), (seen, none, late)] = [account(&before), account(&after)];
+        // Nothing of the first trace's is missing in the second one.
+        assert_eq!((none, seen), (0, late), "{early} of {made} before");
+        if signal == libc::SIGTERM {
+            assert_eq!((lost, early + late), (0, made));
+        } else {
+            // What was read last and not written is lost, and nobody knows how much that is.
+            assert!(early >= 300 && late >= 200 && early + late <= made, "{early} {late} {made}");
+        }
     }
 }
 

@@ -102,6 +102,8 @@ pub(crate) struct Books {
     /// An earlier collector, which was killed, began them: what is missing it had read, and not written.
     resumed: bool,
     lost: u64,
+    /// What is missing of events because an earlier collector read them for another trace.
+    elsewhere: ByClass,
 }
 
 impl Books {
@@ -122,6 +124,11 @@ impl Books {
             }
         }
         books
+    }
+
+    /// Of what is missing so many events are another trace's.
+    pub(crate) fn set_elsewhere(&mut self, elsewhere: ByClass) {
+        self.elsewhere = elsewhere;
     }
 
     /// For the next one.
@@ -229,7 +236,7 @@ impl Books {
             let lost = self.missing[class].min(torn);
             torn -= lost;
             let known = count.kept() + count.left_out + count.dropped;
-            let known = known + count.sampled_out + count.in_flight + count.abandoned + lost;
+            let known = known + count.sampled_out + count.in_flight + count.abandoned + lost + self.elsewhere[class];
             // A row may be on the disk of a call that its thread had not yet counted.
             count.seen = count.seen.max(known);
             count.dropped += count.seen - known;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use gputrace_collectors::heir::standing::left;
-use gputrace_collectors::recover::TakeOverError;
+use gputrace_collectors::recover::{self, Launcher, TakeOverError};
 use gputrace_collectors::{Config, Running, Warnings, take_over};
 
 use self::brakes::Brakes;
@@ -27,6 +27,7 @@ use crate::launch::spawn::{self, Program};
 use crate::launch::standing::{self, About, Standing};
 use crate::launch::trace_folder::TraceFolder;
 use crate::launch::{environ, links, others, shim};
+use crate::render::number;
 use crate::{note, say};
 
 /// How often warnings are looked for.
@@ -121,8 +122,31 @@ fn start(record: &RecordArgs, standing: &Standing) -> Result<(Running, PathBuf)>
     let id = gputrace_collectors::new_launcher_id();
     let running =
         gputrace_collectors::start(config(record, standing, &trace, id)).context("the collector did not start")?;
+    if let Some(before) = before.as_ref().filter(|before| again.is_none() && before.trace.join("manifest").is_dir()) {
+        end(before, &trace);
+    }
     tell(record, standing, &About { trace: trace.clone(), host: host(), launcher_id: id, ..About::default() })?;
     Ok((running, trace))
+}
+
+/// Makes the trace whole that the session's earlier collector left, for this one begins `another`.
+fn end(before: &About, another: &Path) {
+    let launcher = Launcher { host: before.host.clone(), id: before.launcher_id };
+    let old = before.trace.display();
+    match recover::end(&before.trace, &launcher, another) {
+        Ok(None) => {}
+        Ok(Some(manifest)) => {
+            let lost = manifest.recovered.map_or(0, |recovered| recovered.lost);
+            note(&format!(
+                "{old}: ended, {} events that were not written are lost; what comes now is in {}",
+                number(lost as f64),
+                another.display()
+            ));
+        }
+        Err(error) => say(&format!(
+            "{old}: the session's earlier trace could not be made whole: {error}; see gputrace recover {old}"
+        )),
+    }
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

@@ -124,6 +124,11 @@ fn check_existing(path: &Path, run: Option<&str>) -> Result<()> {
     if manifests.iter().any(|m| !m.complete && started_together(m) && !was_killed(path, m)) {
         return Ok(());
     }
+    if manifests.iter().any(|m| !m.complete && was_killed(path, m)) {
+        bail!(
+            "{shown}: holds the trace of a run that was killed; gputrace recover makes it whole, and this one needs another folder (-o)"
+        );
+    }
     bail!("{shown}: holds the trace of another run; choose another folder with -o, or remove it")
 }
 

@@ -90,7 +90,8 @@ impl Drain {
         {
             let told = File::options().read(true).write(true).open(&kept).ok().map(OwnedFd::from);
             (process.kept, process.has_heir) = (Some(kept), true);
-            return process.go_on(told, std::iter::empty(), &ByClass::default());
+            process.go_on(told, std::iter::empty(), &ByClass::default());
+            return process.begin_here();
         }
         process.keep_in(kept);
     }

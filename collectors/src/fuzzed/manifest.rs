@@ -26,5 +26,5 @@ pub(super) fn manifest(data: &[u8]) {
     let mut on_disk = OnDisk::default();
     shares.iter().for_each(|share| on_disk.add(*share));
     let _ = on_disk.split_off(&BTreeSet::from([1]));
-    on_disk.correct(&mut manifest);
+    on_disk.correct(&mut manifest, false);
 }

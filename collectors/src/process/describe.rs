@@ -120,7 +120,7 @@ impl Process {
             devices: self.devices.all().map(|device| device.uuid.clone()).collect(),
             nested: header.nested.load(Ordering::Relaxed),
             coverage: Coverage {
-                hooks: facts::coverage(self.segment.view(), hooks, &facts::counted(self.segment.view())),
+                hooks: facts::coverage(self.segment.view(), hooks, &self.counted_calls()),
                 uncovered: self.fetched.symbols.clone(),
                 export_tables: self.fetched.export_tables.clone(),
                 past_symbols: self.fetched.past_symbols.clone(),
@@ -131,12 +131,12 @@ impl Process {
     }
 
     fn stacks(&self) -> manifest::Stacks {
-        let count = |what: usize| self.segment.view().header().stacks[what].load(Ordering::Relaxed);
+        let counts = self.stack_counts();
         manifest::Stacks {
-            python: count(stacks::PYTHON),
-            native: count(stacks::NATIVE),
-            none: count(stacks::NONE),
-            unread: count(stacks::UNREAD),
+            python: counts[stacks::PYTHON],
+            native: counts[stacks::NATIVE],
+            none: counts[stacks::NONE],
+            unread: counts[stacks::UNREAD],
             lost: self.intake.stacks.lost(),
         }
     }
@@ -156,6 +156,7 @@ impl Process {
             books.enter_counted(hook.class as usize, *calls);
         }
         let mut accounting = books.close();
+        self.elsewhere.take_off(&mut accounting);
         for class in [Class::HostAlloc, Class::HostFree] {
             if let Some(count) = accounting.get_mut(class.name()) {
                 count.cull(self.host.culled() + self.culled_before);
@@ -166,7 +167,7 @@ impl Process {
 
     /// The hook table, and the calls of each hook that were counted only.
     fn counted(&self) -> (Cow<'_, [facts::Hook]>, Vec<u64>) {
-        let counted = facts::counted(self.segment.view());
+        let counted = self.counted_calls();
         let hooks = &self.intake.hooks;
         let read = if hooks.is_empty() && !counted.is_empty() { facts::hooks(self.segment.view()) } else { Vec::new() };
         (if hooks.is_empty() { read.into() } else { hooks.into() }, counted)
@@ -196,9 +197,7 @@ impl Process {
         let mut work = Work {
             stacks: [stacks.python, stacks.native, stacks.none].iter().map(|count| *count.min(&MOST)).sum(),
             // Costs are given in 1/256 ticks.
-            stacks_ns: clocks
-                .cost_ns(self.clock, header.stack_ticks.load(Ordering::Relaxed).saturating_mul(256))
-                .unwrap_or(0.0),
+            stacks_ns: clocks.cost_ns(self.clock, self.stack_ticks().saturating_mul(256)).unwrap_or(0.0),
             left_out: [header.stacks_shed.load(Ordering::Relaxed).min(MOST), 0, 0],
             rarer: Shed::of(header.shed.load(Ordering::Relaxed)).malloc,
             ..Work::default()

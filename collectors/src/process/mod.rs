@@ -8,6 +8,7 @@ mod arenas;
 pub(crate) mod communicators;
 mod describe;
 mod devices;
+mod elsewhere;
 mod fetched;
 mod go_on;
 mod gpu;
@@ -51,6 +52,7 @@ use crate::stacks::Stacks;
 use crate::tables::{BATCH_ROWS, Tables, ThreadRow};
 use communicators::Communicators;
 use devices::Devices;
+use elsewhere::Elsewhere;
 use fetched::Fetched;
 use gpu::Gpu;
 use host::HostMemory;
@@ -81,6 +83,8 @@ pub(crate) struct Process {
     heirs: Option<OwnedFd>,
     /// Events summed by the rows of an earlier collector.
     culled_before: u64,
+    /// What it did before this trace.
+    elsewhere: Elsewhere,
     /// The file in which that is kept, where one is to.
     pub(crate) kept: Option<PathBuf>,
     /// Known to have ended, whoever has its pid.
@@ -147,6 +151,7 @@ impl Process {
             kept: None,
             gone: false,
             culled_before: 0,
+            elsewhere: Elsewhere::default(),
             foreign: false,
             intake,
             communicators: Communicators::default(),
@@ -210,6 +215,7 @@ impl Process {
             self.name_threads();
         }
         let read_to = self.read(horizon, dead);
+        self.see_elsewhere();
         self.take_texts(clocks, tables, written);
         self.take_communicators(clocks, tables, written, false);
         self.intake.graphs.apply(horizon);

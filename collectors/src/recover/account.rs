@@ -188,8 +188,8 @@ impl OnDisk {
     }
 
     /// Brings the accounts in line with the files. What was read and is in none is dropped; what is there and was not yet in the
-    /// account was seen. Returns the events lost.
-    pub(crate) fn correct(&self, manifest: &mut Manifest) -> u64 {
+    /// account was seen. Returns the events lost. `read_on`: another trace has what was seen and stood in the rings.
+    pub(crate) fn correct(&self, manifest: &mut Manifest, read_on: bool) -> u64 {
         let known: BTreeSet<i64> = manifest.processes.iter().map(|process| process.process_id).collect();
         let among = manifest.among();
         let is_summed = |id: i64| among.as_ref().is_some_and(|among| among.holds(id));
@@ -229,7 +229,8 @@ impl OnDisk {
             }
             for (class, count) in &mut process.accounting {
                 let (rows, culled) = kept.get(class.as_str()).copied().unwrap_or_default();
-                let unknown = correct(count, rows, culled, process.running);
+                let left = if read_on { Left::ToAnother } else { Left::of(process.running) };
+                let unknown = correct(count, rows, culled, left);
                 let told = count.kept() + count.left_out + count.dropped - unknown + count.sampled_out;
                 let class = Class::ALL.into_iter().find(|of| of.name() == class);
                 let summed = class
@@ -260,9 +261,24 @@ impl OnDisk {
     }
 }
 
-/// `running`: the account is of a moment when the process ran. Events that it had seen and not yet read then came to the disk since,
-/// or are lost.
-fn correct(count: &mut Count, rows: u64, culled: u64, running: bool) -> u64 {
+/// What became of events that a process had seen and nobody had read when its account was written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// There were none: it had ended.
+    Nothing,
+    /// They came to the disk since, or are lost.
+    Behind,
+    /// The same, but what did not come is in another trace, and seen there.
+    ToAnother,
+}
+
+impl Left {
+    fn of(running: bool) -> Left {
+        if running { Left::Behind } else { Left::Nothing }
+    }
+}
+
+fn correct(count: &mut Count, rows: u64, culled: u64, left: Left) -> u64 {
     let kept = rows + culled;
     let found = count.found_again(kept);
     count.left_out -= found;
@@ -270,8 +286,10 @@ fn correct(count: &mut Count, rows: u64, culled: u64, running: bool) -> u64 {
     (count.recorded, count.culled) = (rows, culled);
     let others = count.left_out + count.dropped + count.sampled_out + count.in_flight + count.abandoned;
     let told = kept + others + lost;
-    if running {
-        lost += count.seen.saturating_sub(told);
+    match left {
+        Left::Nothing => {}
+        Left::Behind => lost += count.seen.saturating_sub(told),
+        Left::ToAnother => count.seen = count.seen.min(told),
     }
     count.dropped += lost;
     count.seen = count.seen.max(kept + others + lost);
@@ -300,7 +318,7 @@ mod tests {
         let told = Count { seen: 10, recorded: 8, dropped: 1, in_flight: 1, ..Count::default() };
         let with = |rows, culled| {
             let mut count = told;
-            let lost = correct(&mut count, rows, culled, true);
+            let lost = correct(&mut count, rows, culled, Left::Behind);
             assert!(count.is_balanced(), "{count:?}");
             (count.seen, count.recorded, count.culled, count.dropped, lost)
         };
@@ -309,25 +327,28 @@ mod tests {
         assert_eq!(with(11, 0), (13, 11, 0, 1, 0));
         // What waited for a moment worth keeping, and was written when that came.
         let mut count = Count { seen: 100, recorded: 8, left_out: 90, dropped: 2, ..Count::default() };
-        assert_eq!((correct(&mut count, 50, 0, true), count.left_out, count.seen), (0, 48, 100));
+        assert_eq!((correct(&mut count, 50, 0, Left::Behind), count.left_out, count.seen), (0, 48, 100));
         assert!(count.is_balanced(), "{count:?}");
-        assert_eq!((correct(&mut count, 110, 0, true), count.left_out, count.seen), (0, 0, 112));
+        assert_eq!((correct(&mut count, 110, 0, Left::Behind), count.left_out, count.seen), (0, 0, 112));
         assert!(count.is_balanced(), "{count:?}");
     }
 
     #[test]
     fn what_an_account_had_seen_and_not_read_is_on_the_disk_or_lost() {
-        let of = |rows, running| {
+        let of = |rows, left| {
             let mut count = Count { seen: 100, recorded: 80, in_flight: 1, ..Count::default() };
-            let lost = correct(&mut count, rows, 0, running);
+            let lost = correct(&mut count, rows, 0, left);
             (count.seen, count.dropped, lost, count.is_balanced())
         };
-        assert_eq!(of(80, true), (100, 19, 19, true));
-        assert_eq!(of(99, true), (100, 0, 0, true));
-        assert_eq!(of(120, true), (121, 0, 0, true));
-        assert_eq!(of(70, true), (100, 29, 29, true));
+        assert_eq!(of(80, Left::Behind), (100, 19, 19, true));
+        assert_eq!(of(99, Left::Behind), (100, 0, 0, true));
+        assert_eq!(of(120, Left::Behind), (121, 0, 0, true));
+        assert_eq!(of(70, Left::Behind), (100, 29, 29, true));
         // Of one that had ended nothing was left to be read: what nothing explains stays so.
-        assert_eq!(of(80, false), (100, 0, 0, false));
+        assert_eq!(of(80, Left::Nothing), (100, 0, 0, false));
+        // What the next trace has is not of this one's account; what was read for this one and not written is.
+        assert_eq!(of(80, Left::ToAnother), (81, 0, 0, true));
+        assert_eq!(of(70, Left::ToAnother), (81, 10, 10, true));
     }
 
     #[test]
@@ -341,7 +362,7 @@ mod tests {
             let summed = [[((7, "launch".to_owned()), 95)].into(), BTreeMap::new()];
             let on_disk = OnDisk { summed, ..OnDisk::default() };
             let for_an_heir = on_disk.left_out(&manifest.processes[0], manifest.keeps_only_sums());
-            let lost = on_disk.correct(&mut manifest);
+            let lost = on_disk.correct(&mut manifest, false);
             let count = manifest.processes[0].accounting["launch"];
             assert!(manifest.processes[0].balanced && count.dropped == lost, "{count:?}");
             (lost, count.left_out, for_an_heir[Class::Launch as usize])

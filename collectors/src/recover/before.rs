@@ -60,7 +60,7 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
     manifest.processes = gone;
     let only_sums = manifest.keeps_only_sums();
     let left_out = theirs.iter().map(|process| (process.process_id, mine.left_out(process, only_sums))).collect();
-    let lost = on_disk.correct(&mut manifest);
+    let lost = on_disk.correct(&mut manifest, false);
     let summed = (has_sums && sums_are_whole)
         .then(|| super::sums::complete(trace, &manifest, &mut on_disk, dead.killed_ns))
         .and_then(Result::err);

@@ -126,7 +126,13 @@ pub fn recover_telling(
     told: fn(done: usize, all: usize),
 ) -> Result<Option<Manifest>, RecoverError> {
     let Some(dead) = Dead::find_patiently(trace, launcher)? else { return Ok(None) };
-    Dead { told, ..dead }.finish(&BTreeSet::new()).map(Some)
+    Dead { told, ..dead }.finish(None).map(Some)
+}
+
+/// The same of a session's part, whose next collector begins `another` trace.
+pub fn end(trace: &Path, launcher: &Launcher, another: &Path) -> Result<Option<Manifest>, RecoverError> {
+    let Some(dead) = Dead::find_patiently(trace, launcher)? else { return Ok(None) };
+    dead.finish(Some(another)).map(Some)
 }
 
 /// The part of a trace whose collector was killed. Nobody else works at it as long as this is there.
@@ -245,9 +251,9 @@ impl Dead {
         Ok((OnDisk::read(&self.trace, &mut self.manifest, self.told).map_err(failed)?, trouble))
     }
 
-    fn finish(mut self, taken: &BTreeSet<i64>) -> Result<Manifest, RecoverError> {
-        let mut on_disk = self.settle(taken)?;
-        let lost = on_disk.correct(&mut self.manifest);
+    fn finish(mut self, another: Option<&Path>) -> Result<Manifest, RecoverError> {
+        let mut on_disk = self.settle(&BTreeSet::new())?;
+        let lost = on_disk.correct(&mut self.manifest, another.is_some());
         let failed = |source| RecoverError::Io { path: self.trace.clone(), source };
         if on_disk.has_sums() && sums::are_whole(&self.manifest) {
             sums::complete(&self.trace, &self.manifest, &mut on_disk, self.killed_ns).map_err(failed)?;
@@ -258,13 +264,17 @@ impl Dead {
         on_disk.files.iter().for_each(|file| stored::count(&mut manifest.stored, file.table, file.rows));
         manifest.recovered = Some(Recovered { killed_ns: self.killed_ns, lost, taken_over: false });
         let why = match manifest.stopped_ns.take() {
+            Some(_) if another.is_some() => "gputrace was stopped",
             Some(_) => "Its session was given up",
             None if manifest.ended_ns.is_some() => "The disk failed at the end",
             None => "gputrace was killed",
         };
+        let later = match another {
+            Some(another) => format!("what came later is in {}", another.display()),
+            None => "what came later is not in the trace, and was not counted".to_owned(),
+        };
         manifest.note(&format!(
-            "{why}, and the trace recovered: {lost} events that it had read and not written are lost; what \
-             came later is not in the trace, and was not counted"
+            "{why}, and the trace recovered: {lost} events that it had read and not written are lost; {later}"
         ));
         let failed = |source| RecoverError::Io { path: self.manifest_at.clone(), source };
         manifest.write(&self.manifest_at).map_err(failed)?;

@@ -97,6 +97,8 @@ pub mod stacks {
     pub const NONE: usize = 2;
     /// The thread may run Python, but of a version or in a form that is not known; one of the others as well.
     pub const UNREAD: usize = 3;
+    /// How many kinds there are.
+    pub const COUNT: usize = 4;
 }
 
 /// Length of [`Header::switched`].
@@ -150,7 +152,7 @@ pub struct Header {
     /// Calls made inside another hooked call, by the driver itself or by a signal handler: not counted as seen.
     pub nested: AtomicU64,
     /// Stacks that were looked for, by [`stacks`].
-    pub stacks: [AtomicU64; 4],
+    pub stacks: [AtomicU64; stacks::COUNT],
     /// Calls of threads that found no row in the thread table, by class: seen and dropped.
     pub rowless: [AtomicU64; CLASSES],
     /// Free chunks, a bit each.
