@@ -132,6 +132,38 @@ fn a_session_is_switched_on_and_off_while_it_runs() {
 }
 
 #[test]
+fn a_dump_over_time_in_which_recording_was_off_is_of_the_parts_in_which_it_was_on() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let scratch = Scratch::new();
+    let file = scratch.path().join("made");
+    let started = switched(&scratch, "loop").arg(&file).options(["--flight-recorder", "60"]).start();
+    let session = started.pid().to_string();
+    let tell = |word: &str| drop(scratch.gputrace(&[word, &session]).expect(0));
+    let until_made = |more: i64| {
+        let from = made(&file).unwrap_or(0);
+        poll(PATIENCE, || made(&file).filter(|now| *now >= from + more)).expect("the program goes on")
+    };
+    until_made(700);
+    tell("stop");
+    until_made(2000);
+    tell("start");
+    until_made(700);
+    tell("dump");
+    std::fs::write(file.with_extension("stop"), "").expect("a file");
+    let run = started.wait().expect(0);
+    run.read().assert_balanced();
+    let text = run.whole_lines();
+    assert!(text.contains("single events kept: 2 intervals in which recording was on; "), "{text}");
+    for part in 1..=2 {
+        assert!(text.contains(&format!("gputrace dump, part {part} of 2 in which recording was on")), "{text}");
+    }
+    // A report is of the last one: the pause is no time of the program's.
+    let trace = run.trace.to_string_lossy().into_owned();
+    let found = scratch.gputrace(&["report", &trace, "--only", "launch-overhead", "--format", "json"]).expect(0).text();
+    assert!(found.contains("this is number 2, the last one"), "{found}");
+}
+
+#[test]
 fn limits_of_a_session_are_set_while_it_runs_all_or_none() {
     const PATIENCE: Duration = Duration::from_secs(60);
     let scratch = Scratch::new();

@@ -90,8 +90,34 @@ const SINCE: &str = "all events, since a collector went on that keeps them";
 /// A year has half a million minutes. A manifest that claims more windows is damaged.
 const MOST_WINDOWS: i64 = 1 << 20;
 
-/// The intervals of a launcher.
+/// The intervals of a launcher: of time in which recording was on.
 fn of(manifest: &Manifest, detail: &KeptDetail) -> Vec<Interval> {
+    let all = asked_for(manifest, detail);
+    match &detail.recorded {
+        Some(recorded) => all.into_iter().flat_map(|interval| parts(interval, recorded)).collect(),
+        None => all,
+    }
+}
+
+/// The parts of an interval in which recording was on.
+fn parts(interval: Interval, recorded: &[(i64, i64)]) -> Vec<Interval> {
+    let whole_ns = interval.to_ns.saturating_sub(interval.from_ns);
+    let cut = recorded.iter().map(|(from, to)| (interval.from_ns.max(*from), interval.to_ns.min(*to)));
+    let cut: Vec<(i64, i64)> = cut.filter(|(from, to)| from < to).collect();
+    let part = |(place, (from_ns, to_ns)): (usize, &(i64, i64))| {
+        let is_whole = to_ns.saturating_sub(*from_ns) == whole_ns;
+        let why = match cut.len() {
+            _ if is_whole => interval.why.clone(),
+            1 => format!("{}, as far as recording was on", interval.why),
+            parts => format!("{}, part {} of {parts} in which recording was on", interval.why, place + 1),
+        };
+        Interval { from_ns: *from_ns, to_ns: *to_ns, why, cut: interval.cut || !is_whole && interval.why == WINDOW }
+    };
+    cut.iter().enumerate().map(part).collect()
+}
+
+/// The intervals of which events were to be kept.
+fn asked_for(manifest: &Manifest, detail: &KeptDetail) -> Vec<Interval> {
     let own = detail.intervals.iter().map(|interval| Interval {
         from_ns: interval.from_ns,
         to_ns: interval.to_ns,
@@ -228,6 +254,30 @@ mod tests {
         let filter = Filter::of(&trace);
         assert_eq!((span(&filter), filter.left_out_launchers), (Some((12, 20)), 1));
         assert!(trace.about_intervals(&filter).unwrap().contains("without 1 of 4 launchers"));
+    }
+
+    #[test]
+    fn time_in_which_recording_was_off_is_in_no_interval() {
+        let mut trace = TestTrace::new().open();
+        let second = |at: i64| START + at * SECOND;
+        let recorded = Some(vec![(second(0), second(5)), (second(10), second(15)), (second(18), second(60))]);
+        let detail = KeptDetail { recorded, ..kept(&[(1, 4), (2, 12), (6, 9), (14, 16)]) };
+        trace.launchers[0].manifest.as_mut().unwrap().detail = Some(detail);
+        let all = trace.intervals().unwrap();
+        let shown: Vec<_> = all
+            .iter()
+            .map(|of| ((of.from_ns - START) / SECOND, (of.to_ns - START) / SECOND, of.why.as_str()))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                (1, 4, "at 4"),
+                (2, 5, "at 12, part 1 of 2 in which recording was on"),
+                (10, 12, "at 12, part 2 of 2 in which recording was on"),
+                (14, 15, "at 16, as far as recording was on"),
+            ]
+        );
+        assert_eq!(trace.usual_interval(), Some(3));
     }
 
     #[test]

@@ -35,6 +35,10 @@ pub struct KeptDetail {
     /// Windows of earlier collectors of the same session, in order; whatever else they kept is among `intervals`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<Earlier>,
+    /// Where recording itself was off for a while: the times in which it was on, beginnings and ends in ns since the Unix epoch. What was kept
+    /// of other times is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<Vec<(i64, i64)>>,
     /// Triggers that came when there were as many intervals as may be.
     #[serde(default)]
     pub refused: u64,
@@ -44,6 +48,12 @@ impl KeptDetail {
     pub(crate) const SWITCHED: &str = "switched";
     const FULL: &str = "full";
     pub(crate) const ROLLUP: &str = "rollup";
+
+    /// The times in which recording was on, where it was off for a while.
+    pub(crate) fn switches(&self) -> Option<Vec<(i64, i64)>> {
+        let own = || self.intervals.iter().map(|interval| (interval.from_ns, interval.to_ns)).collect();
+        if self.is_switched() { Some(own()) } else { self.recorded.clone() }
+    }
 
     /// Single events are those of the time in which recording was on.
     pub fn is_switched(&self) -> bool {

@@ -61,9 +61,11 @@ impl Drain {
                 .accounts()
                 .flat_map(|process| process.accounting.values())
                 .all(|count| count.left_out == 0 && count.kept() == 0);
-            let never = manifest.detail.take().filter(|switched| is_nothing && switched.intervals.is_empty());
+            let switched = manifest.detail.take();
+            let recorded = switched.as_ref().and_then(KeptDetail::switches);
+            let never = switched.filter(|switched| is_nothing && switched.intervals.is_empty());
             let never = never.map(|off| off.never.unwrap_or_else(|| "recording was off all the time".to_owned()));
-            manifest.detail = Some(KeptDetail { never, ..stage.describe() });
+            manifest.detail = Some(KeptDetail { never, recorded, ..stage.describe() });
         }
         // Those of a collector before this one; with nothing of its own it keeps all.
         if let Some(before) = before {

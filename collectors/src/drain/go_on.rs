@@ -27,7 +27,7 @@ impl Drain {
         self.root = left.root;
         let own = std::mem::take(&mut self.manifest);
         // When recording was on goes on here; what was kept around moments stands for itself.
-        let switched = manifest.detail.clone().filter(KeptDetail::is_switched);
+        let switched = manifest.detail.clone().filter(|detail| detail.switches().is_some());
         let detail = KeptDetail::gone_on(manifest.detail.as_ref(), manifest.started_ns, killed_ns, own.detail.as_ref());
         let detail = detail.and_then(KeptDetail::beside_switches);
         self.manifest = Manifest { clock: own.clock, detail, standing: own.standing, ..manifest };

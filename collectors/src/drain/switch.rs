@@ -29,9 +29,9 @@ pub(super) struct Switch {
 impl Switch {
     /// Goes on with what an earlier collector's manifest says.
     pub(super) fn resume(&mut self, before: Option<&KeptDetail>) {
-        let Some(before) = before else { return };
+        let Some(before) = before.and_then(KeptDetail::switches) else { return };
         self.was_off = true;
-        self.over = union(before.intervals.iter().map(|interval| (interval.from_ns, interval.to_ns)).collect());
+        self.over = union(before);
     }
 
     /// What was asked for last, as a process of an earlier collector was told it.

@@ -86,7 +86,7 @@ impl Process {
         let on = header.paused.load(Ordering::Relaxed) == 0;
         match before {
             Some(before) => {
-                let known_to = before.intervals.last().map_or(killed_ns, |interval| interval.to_ns);
+                let known_to = before.switches().and_then(|on| Some(on.last()?.1)).unwrap_or(killed_ns);
                 self.recording = Recording { was_off: true, ..Recording::new(known_to, on) };
             }
             // The word that it was switched off did not come to the disk.

@@ -24,6 +24,9 @@ pub(super) fn lines(content: &Content<'_>) -> String {
             "{}, by collectors that went on with another --detail",
             counted(intervals.len() as f64, "interval", "intervals")
         ),
+        _ if about().any(|detail| detail.recorded.is_some()) && !intervals.is_empty() => {
+            counted(intervals.len() as f64, "interval", "intervals") + " in which recording was on"
+        }
         Some("rollup") if !intervals.is_empty() => counted(intervals.len() as f64, "interval", "intervals"),
         Some("windows") => counted(intervals.len() as f64, "window", "windows"),
         Some("rollup") => "none, --detail rollup".to_owned(),
