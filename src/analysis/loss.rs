@@ -156,10 +156,14 @@ pub(crate) fn why_incomplete(trace: &Trace) -> &'static str {
 /// The same in a sentence, with what that means for what is reported; none where the trace is whole.
 pub(crate) fn incomplete(trace: &Trace) -> Option<String> {
     let why = why_incomplete(trace).replacen('t', "T", 1);
+    let cure = if trace.manifests().any(|manifest| !manifest.complete) {
+        " gputrace recover makes a trace whole whose gputrace is gone."
+    } else {
+        ""
+    };
     is_incomplete(trace).then(|| {
         format!(
-            "{why}: here is what it had written. The last second before that, and all that came after it, may be missing. \
-             gputrace recover makes a trace whole whose gputrace is gone."
+            "{why}: here is what it had written. The last second before that, and all that came after it, may be missing.{cure}"
         )
     })
 }
@@ -263,6 +267,10 @@ pub(crate) fn removed(trace: &Trace) -> Vec<Removed> {
 /// `launches 0 ns .. 3.20 s (1,234 rows)`: times since the trace began.
 pub(crate) fn span(facts: &Facts<'_>, removed: &Removed) -> String {
     let after = |at: i64| duration(at.saturating_sub(facts.trace.began_ns()).max(0) as f64);
-    let (from, to) = (after(removed.from_ns), after(removed.to_ns));
-    format!("{} {from} .. {to} ({} rows)", removed.table, number(removed.rows as f64))
+    let rows = number(removed.rows as f64);
+    // A row of sums begins where its period does, the first one before the run.
+    if removed.to_ns <= facts.trace.began_ns() {
+        return format!("{} of the run's begin ({rows} rows)", removed.table);
+    }
+    format!("{} {} .. {} ({rows} rows)", removed.table, after(removed.from_ns), after(removed.to_ns))
 }

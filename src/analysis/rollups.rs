@@ -82,7 +82,9 @@ impl Analysis for AllEvents {
             return section;
         }
         if all.range().is_none() {
-            section.note(if loss::is_incomplete(facts.trace) {
+            section.note(if facts.trace.problems().iter().any(|problem| problem.lost_rows()) {
+                "No sums that can be read: see the problems with the trace."
+            } else if loss::is_incomplete(facts.trace) {
                 "No sums in this trace: gputrace was killed before it wrote any (or recorded with --rollup off)."
             } else {
                 "No sums in this trace (recorded with --rollup off, imported, or by an older version)."

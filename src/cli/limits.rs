@@ -61,7 +61,10 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         _ => return Err("expected a size such as 500000, 64M or 2G".to_owned()),
     };
     let number: u64 = number.parse().map_err(|_| "expected a size such as 500000, 64M or 2G".to_owned())?;
-    number.checked_mul(1 << shift).filter(|n| *n > 0).ok_or_else(|| "out of range".to_owned())
+    number
+        .checked_mul(1 << shift)
+        .filter(|n| *n > 0)
+        .ok_or_else(|| "expected a size of 1 byte to 16,777,215T".to_owned())
 }
 
 /// A number with its unit, ms, s, m, h or d; of seconds without one.

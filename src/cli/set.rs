@@ -39,7 +39,8 @@ const KEYS: &str = "dump-gpu-idle, dump-slow, dump-slow-step, hang-after, keep-d
 
 /// What a word of the command line says, whose times and sizes have units.
 fn setting(word: &str) -> Result<Setting, String> {
-    let (key, value) = word.split_once('=').ok_or_else(|| format!("{word}: expected KEY=VALUE"))?;
+    let (key, value) =
+        word.split_once('=').ok_or_else(|| format!("{word}: expected KEY=VALUE, with a key of {KEYS}"))?;
     let is = |keys: &[&str]| keys.contains(&key);
     let plain = match value {
         "off" => value.to_owned(),

@@ -85,7 +85,8 @@ pub(crate) fn about(root: &Path) -> Result<About> {
         if about.uid() != own && about.uid() != 0 {
             bail!("{}: the session is another user's", root.display());
         }
-        if !about.is_dir() || about.mode() & 0o022 != 0 {
+        check_kind(root, &about)?;
+        if about.mode() & 0o022 != 0 {
             bail!("{}: others may write there, so it is taken for no session", root.display());
         }
         check_parents(root)?;
@@ -247,13 +248,25 @@ fn check_parents(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// A link may lead elsewhere at any time.
+fn check_kind(root: &Path, about: &fs::Metadata) -> Result<()> {
+    if about.is_symlink() {
+        bail!("{}: is a link; name the folder that it leads to", root.display());
+    }
+    if !about.is_dir() {
+        bail!("{}: is no folder, so it is no session's; name another one", root.display());
+    }
+    Ok(())
+}
+
 /// What another user could put things into is not taken, nor what holds anything but a session.
 fn check_owner(root: &Path) -> Result<Began> {
     let about = fs::symlink_metadata(root).with_context(|| format!("{}: cannot be looked at", root.display()))?;
     // SAFETY: the call only reads this process's credentials.
     let own = unsafe { libc::geteuid() };
-    if !about.is_dir() || about.uid() != own {
-        bail!("{}: no folder of this user's; name another one", root.display());
+    check_kind(root, &about)?;
+    if about.uid() != own {
+        bail!("{}: a folder of another user's; name another one", root.display());
     }
     let entries = fs::read_dir(root).with_context(|| format!("{}: cannot be read", root.display()))?;
     let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
@@ -323,7 +336,7 @@ mod tests {
         fs::set_permissions(folder.path().join("home"), fs::Permissions::from_mode(0o700)).unwrap();
         assert!(said("home").contains("holds notes"));
         folder.file("file", b"", 0o600);
-        assert!(said("file").contains("no folder of this user's"));
+        assert!(said("file").contains("is no folder"));
         folder.file("own/shim.so", b"precious", 0o600);
         fs::set_permissions(folder.path().join("own"), fs::Permissions::from_mode(0o700)).unwrap();
         assert!(said("own").contains("holds shim.so"));
@@ -334,6 +347,6 @@ mod tests {
         assert!(said("open").contains("chmod 700"));
         assert!(said("a b").contains("cannot hold a path with a space") && said(&"x".repeat(90)).contains("too long"));
         std::os::unix::fs::symlink("home", folder.path().join("link")).unwrap();
-        assert!(said("link").contains("no folder of this user's"));
+        assert!(said("link").contains("is a link"));
     }
 }

@@ -71,6 +71,9 @@ fn claim(path: &Path, run: Option<&str>) -> Result<()> {
     match fs::metadata(path) {
         Ok(meta) if !meta.is_dir() => bail!("{}: exists and is no folder; choose another name with -o", path.display()),
         Ok(_) => check_existing(path, run)?,
+        Err(e) if e.kind() == ErrorKind::NotFound && path.is_symlink() => {
+            bail!("{}: is a link that leads nowhere; choose another name with -o", path.display())
+        }
         Err(e) if e.kind() == ErrorKind::NotFound => fs::create_dir_all(path).with_context(|| {
             format!("{}: the trace's folder cannot be made; choose another one with -o", path.display())
         })?,
