@@ -1,5 +1,6 @@
 //! What a collector is told.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -71,6 +72,9 @@ pub struct Config {
     /// whose clock is CLOCK_MONOTONIC.
     #[serde(skip, default = "real_time")]
     pub speed: u32,
+    /// What the account of the session's earlier trace, which is another one, has of each process, by class.
+    #[serde(skip)]
+    pub accounts_before: BTreeMap<i64, BTreeMap<String, manifest::Count>>,
     /// The end of a pair ([`heir::pair`]) at whose other end somebody waits to go on, should this collector be killed.
     #[serde(skip)]
     pub heir: Option<Arc<OwnedFd>>,
@@ -105,6 +109,7 @@ impl Config {
             disable_file: None,
             most_named: most_named(),
             speed: real_time(),
+            accounts_before: BTreeMap::new(),
             heir: None,
         }
     }

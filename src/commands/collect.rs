@@ -3,6 +3,7 @@
 
 mod brakes;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use gputrace_collectors::heir::standing::left;
+use gputrace_collectors::manifest::{self, Count, Manifest};
 use gputrace_collectors::recover::{self, Launcher, TakeOverError};
 use gputrace_collectors::{Config, Running, Warnings, take_over};
 
@@ -27,7 +29,6 @@ use crate::launch::spawn::{self, Program};
 use crate::launch::standing::{self, About, Standing};
 use crate::launch::trace_folder::TraceFolder;
 use crate::launch::{environ, links, others, shim};
-use crate::render::number;
 use crate::{note, say};
 
 /// How often warnings are looked for.
@@ -120,33 +121,35 @@ fn start(record: &RecordArgs, standing: &Standing) -> Result<(Running, PathBuf)>
         None => std::path::absolute(&TraceFolder::claim(record.output.as_deref(), "collect".as_ref())?.path)?,
     };
     let id = gputrace_collectors::new_launcher_id();
-    let running =
-        gputrace_collectors::start(config(record, standing, &trace, id)).context("the collector did not start")?;
+    let mut config = config(record, standing, &trace, id);
     if let Some(before) = before.as_ref().filter(|before| again.is_none() && before.trace.join("manifest").is_dir()) {
-        end(before, &trace);
+        config.accounts_before = end(before, &trace);
     }
+    let running = gputrace_collectors::start(config).context("the collector did not start")?;
     tell(record, standing, &About { trace: trace.clone(), host: host(), launcher_id: id, ..About::default() })?;
     Ok((running, trace))
 }
 
-/// Makes the trace whole that the session's earlier collector left, for this one begins `another`.
-fn end(before: &About, another: &Path) {
+/// Makes the trace whole that the session's earlier collector left, for this one begins `another`. What its account has of each process.
+fn end(before: &About, another: &Path) -> BTreeMap<i64, BTreeMap<String, Count>> {
     let launcher = Launcher { host: before.host.clone(), id: before.launcher_id };
     let old = before.trace.display();
+    let at = manifest::path(&before.trace, &launcher.host, launcher.id);
+    let was_stopped = Manifest::read(&at).is_ok_and(|manifest| manifest.stopped_ns.is_some());
     match recover::end(&before.trace, &launcher, another) {
         Ok(None) => {}
-        Ok(Some(manifest)) => {
-            let lost = manifest.recovered.map_or(0, |recovered| recovered.lost);
-            note(&format!(
-                "{old}: ended, {} events that were not written are lost; what comes now is in {}",
-                number(lost as f64),
-                another.display()
-            ));
-        }
+        Ok(Some(_)) if was_stopped => note(&format!("{old}: ended; what comes now is in {}", another.display())),
+        Ok(Some(_)) => note(&format!(
+            "{old}: ended, its collector was killed: what that one had read last and not written counts as lost in {}, which has what \
+             comes now",
+            another.display()
+        )),
         Err(error) => say(&format!(
             "{old}: the session's earlier trace could not be made whole: {error}; see gputrace recover {old}"
         )),
     }
+    let accounts = Manifest::read(&at).map(|manifest| manifest.processes).unwrap_or_default();
+    accounts.into_iter().map(|process| (process.process_id, process.accounting)).collect()
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

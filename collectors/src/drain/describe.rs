@@ -19,6 +19,7 @@ const MANIFEST_AGE: Duration = Duration::from_secs(1);
 
 impl Drain {
     pub(super) fn describe_in_time(&mut self) {
+        self.let_written_go();
         let age = MANIFEST_AGE.max(self.describing_takes * 100);
         if self.described.elapsed() < age {
             return;

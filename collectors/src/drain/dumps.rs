@@ -75,7 +75,7 @@ impl Drain {
     }
 
     /// Has the writer bring all rows so far to disk, and the account of them.
-    fn bring_to_disk(&mut self) -> Receiver<bool> {
+    pub(super) fn bring_to_disk(&mut self) -> Receiver<bool> {
         let (sender, receiver) = bounded(1);
         detail::hand_on(&mut self.stage, self.tables.take(1), &mut self.unsent);
         // What is wanted goes first: rows that wait for the writer are part of what was asked for.

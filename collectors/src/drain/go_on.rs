@@ -74,20 +74,6 @@ impl Drain {
         self.changed = true;
     }
 
-    /// Removes the files of a process's segment, which was read to its end.
-    pub(super) fn let_files_go(&mut self, process: &mut Process) {
-        if self.config.standing && process.ended_ns.is_none() {
-            // It runs on with its segment: a later collector finds it there, and what it told once.
-            return process.close_account();
-        }
-        if let Some(file) = &process.file {
-            self.arrivals.forget(file);
-        }
-        if let Some(kept) = &process.kept {
-            let _ = std::fs::remove_file(kept);
-        }
-    }
-
     /// There is another heir: it is told of all that there is.
     pub(super) fn leave_to(&mut self, heir: Arc<OwnedFd>) {
         self.will = Will::new(Some(heir));

@@ -35,6 +35,9 @@ impl Drain {
             self.describe_now();
             done = self.send_rest(deadline) && self.is_written(Message::Flush, deadline);
         }
+        if done {
+            self.let_all_go();
+        }
         let _ = answer.send(done.then_some(self.processes.len()));
         // Whatever came now would be read and not written.
         loop {

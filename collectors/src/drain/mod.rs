@@ -14,6 +14,7 @@ mod go_on;
 mod hangs;
 mod leave;
 mod live;
+mod parting;
 mod scheduled;
 mod send;
 mod set;
@@ -37,6 +38,7 @@ use dumps::Dump;
 pub use faults::Fault;
 use hangs::Hangs;
 use live::Watched;
+use parting::Parting;
 use scheduled::Schedule;
 use switch::Switch;
 use watch::Watch;
@@ -53,9 +55,9 @@ use crate::manifest::{ExitStatusInfo, Manifest, Node, Untraced};
 use crate::names::Written;
 use crate::process::Process;
 use crate::rollups::Rollups;
-use crate::schema::{SCHEMA_VERSION, TableId};
+use crate::schema::SCHEMA_VERSION;
 use crate::symbols::{Deadline, Native};
-use crate::tables::{self, ProcessRow, Tables, ThreadRow};
+use crate::tables::{ProcessRow, Tables, ThreadRow};
 use crate::writer::{Message, Shared};
 
 /// The longest sleep while a process is traced: the pool holds 200,000 events, which takes a busy process 0.2 s.
@@ -141,6 +143,7 @@ pub(crate) struct Drain {
     described: Instant,
     describing_takes: Duration,
     changed: bool,
+    parting: Parting,
 }
 
 impl Drain {
@@ -222,6 +225,7 @@ impl Drain {
             described: now,
             describing_takes: Duration::ZERO,
             changed: false,
+            parting: Parting::default(),
         };
         if let Some(socket) = drain.arrivals.descriptor() {
             drain.leave_door();
@@ -398,7 +402,6 @@ impl Drain {
         self.tables.live.ended(&described);
         self.manifest.processes.push(described);
         self.sum_up();
-        self.will.ended(process.id);
         if self.root.is_some_and(|root| root == process.pid as u32 && !process.foreign) {
             self.root_ended = process.ending(self.manifest.started_ns);
         }
@@ -406,7 +409,7 @@ impl Drain {
             recovered.lost += process.lost();
         }
         self.manifest.add_devices(process.devices.all());
-        self.let_files_go(&mut process);
+        self.part_from(process);
     }
 
     /// Hands on full batches, and when it is time the others.
@@ -424,26 +427,5 @@ impl Drain {
             self.send_rows(all);
         }
         self.flush_unsent();
-    }
-
-    /// Rows of processes and threads that have ended. The root's last image waits for its exit status.
-    fn send_rows(&mut self, all: bool) {
-        let is_root = |row: &ProcessRow| self.root.is_none_or(|root| row.pid as u32 == root);
-        let last_root = self.rows.iter().rposition(is_root).filter(|_| !all);
-        let kept = last_root.map(|at| self.rows.remove(at));
-        let (rows, threads) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.thread_rows));
-        self.rows.extend(kept);
-        let some = !rows.is_empty() || !threads.is_empty();
-        if !rows.is_empty() {
-            let batch = tables::processes(&rows).map(|b| Message::Rows(TableId::Processes, b, Vec::new()));
-            self.unsent.extend(batch);
-        }
-        if !threads.is_empty() {
-            let batch = tables::threads(&threads).map(|b| Message::Rows(TableId::Threads, b, Vec::new()));
-            self.unsent.extend(batch);
-        }
-        if some && !all {
-            self.send_live();
-        }
     }
 }

@@ -102,4 +102,25 @@ impl Drain {
             self.unsent.extend(std::iter::from_fn(|| stage.next()));
         }
     }
+
+    /// Rows of processes and threads that have ended. The root's last image waits for its exit status.
+    pub(super) fn send_rows(&mut self, all: bool) {
+        let is_root = |row: &ProcessRow| self.root.is_none_or(|root| row.pid as u32 == root);
+        let last_root = self.rows.iter().rposition(is_root).filter(|_| !all);
+        let kept = last_root.map(|at| self.rows.remove(at));
+        let (rows, threads) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.thread_rows));
+        self.rows.extend(kept);
+        let some = !rows.is_empty() || !threads.is_empty();
+        if !rows.is_empty() {
+            let batch = tables::processes(&rows).map(|b| Message::Rows(TableId::Processes, b, Vec::new()));
+            self.unsent.extend(batch);
+        }
+        if !threads.is_empty() {
+            let batch = tables::threads(&threads).map(|b| Message::Rows(TableId::Threads, b, Vec::new()));
+            self.unsent.extend(batch);
+        }
+        if some && !all {
+            self.send_live();
+        }
+    }
 }

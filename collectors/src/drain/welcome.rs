@@ -91,7 +91,8 @@ impl Drain {
             let told = File::options().read(true).write(true).open(&kept).ok().map(OwnedFd::from);
             (process.kept, process.has_heir) = (Some(kept), true);
             process.go_on(told, std::iter::empty(), &ByClass::default());
-            return process.begin_here();
+            let id = standing::id_of(&earlier);
+            return process.begin_here(id.and_then(|id| self.config.accounts_before.get(&id).cloned()));
         }
         process.keep_in(kept);
     }

@@ -38,6 +38,11 @@ pub(crate) fn earlier(segment: &Path) -> Option<PathBuf> {
         .find(|path| path.file_name().and_then(OsStr::to_str).and_then(parse).is_some_and(|(_, of)| of == name))
 }
 
+/// Which process of its trace such a file is of.
+pub(crate) fn id_of(kept: &Path) -> Option<i64> {
+    Some(parse(kept.file_name()?.to_str()?)?.0)
+}
+
 /// What stands in the session's folder, of processes that live and of those that do not.
 pub fn left(session: &Path) -> Inheritance {
     let mut all = Inheritance::default();

@@ -14,6 +14,9 @@ use crate::accounting::Retired;
 
 /// Bytes before the slots.
 const PAGE: u64 = 4096;
+/// Where in the page it stands what is of an earlier trace.
+const ELSEWHERE: u64 = PAGE / 2;
+const _: () = assert!(size_of::<Retired>() as u64 <= ELSEWHERE);
 /// No process tells more names than fit in here; what comes later has none after a change of collectors.
 const MOST: u64 = 64 << 20;
 
@@ -68,8 +71,14 @@ impl Told {
         let _ = self.file.write_all_at(&bytes, 0);
     }
 
-    /// All that was written.
-    pub(crate) fn read(&self) -> io::Result<(Retired, Vec<Slot>)> {
+    /// Sets what its threads counted before this trace began, and what of that an earlier trace has.
+    pub(crate) fn elsewhere(&self, elsewhere: &Retired) {
+        let bytes: Vec<u8> = elsewhere.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
+        let _ = self.file.write_all_at(&bytes, ELSEWHERE);
+    }
+
+    /// All that was written: the account of ended threads, what is of an earlier trace, the slots.
+    pub(crate) fn read(&self) -> io::Result<(Retired, Retired, Vec<Slot>)> {
         let mut bytes = vec![0; (PAGE + self.length) as usize];
         let whole = self.file.metadata()?.len().min(bytes.len() as u64) as usize;
         self.file.read_exact_at(&mut bytes[..whole], 0)?;
@@ -78,9 +87,11 @@ impl Told {
         };
         let mut retired = Retired::default();
         retired.iter_mut().flatten().enumerate().for_each(|(n, place)| *place = word(n));
+        let mut elsewhere = Retired::default();
+        elsewhere.iter_mut().flatten().enumerate().for_each(|(n, place)| *place = word(ELSEWHERE as usize / 8 + n));
         let first = PAGE as usize / 8;
         let slots = (0..self.length as usize / 64).map(|n| std::array::from_fn(|i| word(first + n * 8 + i)));
-        Ok((retired, slots.collect()))
+        Ok((retired, elsewhere, slots.collect()))
     }
 }
 
@@ -95,11 +106,14 @@ mod tests {
         let mut retired = Retired::default();
         retired[3][1] = 77;
         told.retired(&retired);
+        let mut elsewhere = Retired::default();
+        elsewhere[4][2] = 78;
+        told.elsewhere(&elsewhere);
         told.add(&[[3; 8]]);
         drop(told);
         let mut later = Told::resume(heirs).unwrap();
-        assert_eq!(later.read().unwrap(), (retired, vec![[1; 8], [u64::MAX; 8], [3; 8]]));
+        assert_eq!(later.read().unwrap(), (retired, elsewhere, vec![[1; 8], [u64::MAX; 8], [3; 8]]));
         later.add(&[[4; 8]]);
-        assert_eq!(later.read().unwrap().1.len(), 4);
+        assert_eq!(later.read().unwrap().2.len(), 4);
     }
 }

@@ -156,18 +156,18 @@ impl Process {
             books.enter_counted(hook.class as usize, *calls);
         }
         let mut accounting = books.close();
-        self.elsewhere.take_off(&mut accounting);
         for class in [Class::HostAlloc, Class::HostFree] {
             if let Some(count) = accounting.get_mut(class.name()) {
                 count.cull(self.host.culled() + self.culled_before);
             }
         }
+        self.elsewhere.take_off(&mut accounting);
         accounting
     }
 
     /// The hook table, and the calls of each hook that were counted only.
     fn counted(&self) -> (Cow<'_, [facts::Hook]>, Vec<u64>) {
-        let counted = self.counted_calls();
+        let counted = facts::counted(self.segment.view());
         let hooks = &self.intake.hooks;
         let read = if hooks.is_empty() && !counted.is_empty() { facts::hooks(self.segment.view()) } else { Vec::new() };
         (if hooks.is_empty() { read.into() } else { hooks.into() }, counted)

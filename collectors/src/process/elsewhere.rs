@@ -2,6 +2,8 @@
 //!
 //! Its counters go on from there, and are no account of this trace: what they say once the rings were read for the first time, beside
 //! what was found in those, is taken off them. What is called between the two looks at them is of this trace all the same: its rows come.
+//! What the counters have beyond that and beyond the account of the other trace, its collector had read when it was killed, and not written:
+//! that is lost, and said here.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +12,17 @@ use gputrace_abi::layout::stacks;
 use gputrace_abi::sync::Ordering;
 
 use super::Process;
-use crate::accounting::ByClass;
+use crate::accounting::{ByClass, Retired};
 use crate::facts;
 use crate::manifest::Count;
 
 /// What is not of this trace's account.
 #[derive(Default)]
 pub(super) struct Elsewhere {
-    /// The rings were not read yet.
-    is_new: bool,
-    counts: BTreeMap<String, Count>,
+    /// The rings were not read yet. What the earlier trace's account has of the process; none: nobody knows, and it has all.
+    is_new: Option<Option<BTreeMap<String, Count>>>,
+    /// Dropped, sampled out and abandoned, and events that the other trace has; by class.
+    counts: [ByClass; 4],
     /// By hook.
     counted: Vec<u64>,
     stacks: [u64; stacks::COUNT],
@@ -27,40 +30,52 @@ pub(super) struct Elsewhere {
 }
 
 impl Process {
-    /// Its account begins here: an earlier collector read it for another trace.
-    pub(crate) fn begin_here(&mut self) {
-        self.take_off();
-        self.elsewhere.is_new = true;
+    /// Its account begins here: an earlier collector read it for another trace, whose account says so of it.
+    pub(crate) fn begin_here(&mut self, account: Option<BTreeMap<String, Count>>) {
+        self.take_off(account.as_ref());
+        self.elsewhere.is_new = Some(account);
     }
 
     /// The rings were read.
     pub(super) fn see_elsewhere(&mut self) {
-        if self.elsewhere.is_new {
-            self.take_off();
+        if let Some(account) = self.elsewhere.is_new.take() {
+            self.take_off(account.as_ref());
         }
     }
 
-    fn take_off(&mut self) {
-        let view = *self.segment.view();
+    fn take_off(&mut self, account: Option<&BTreeMap<String, Count>>) {
         self.elsewhere = Elsewhere::default();
-        let counted = facts::counted(&view);
-        self.elsewhere.counted.clone_from(&counted);
-        let stacks = self.stack_counts();
-        let stack_ticks = view.header().stack_ticks.load(Ordering::Relaxed);
-        let mut read_elsewhere = ByClass::default();
-        let mut counts = self.accounting();
-        for (name, count) in &mut counts {
+        self.books.set_elsewhere(ByClass::default());
+        let mut counts = <[ByClass; 4]>::default();
+        for (name, count) in self.accounting() {
+            let Some(class) = Class::ALL.into_iter().find(|class| class.name() == name) else { continue };
             let all = count.kept() + count.left_out + count.dropped + count.sampled_out;
             let unknown = count.seen.saturating_sub(all + count.in_flight + count.abandoned);
-            if let Some(class) = Class::ALL.into_iter().find(|class| class.name() == name) {
-                read_elsewhere[class as usize] = unknown;
-            }
-            let (dropped, sampled_out, abandoned) = (count.dropped, count.sampled_out, count.abandoned);
-            let seen = unknown + dropped + sampled_out + abandoned;
-            *count = Count { seen, dropped, sampled_out, abandoned, ..Count::default() };
+            let theirs = account.map_or(u64::MAX, |account| {
+                let of = account.get(&name).copied().unwrap_or_default();
+                // Of those dropped the threads know, but for what was lost with the collector.
+                of.kept() + of.left_out + of.dropped.saturating_sub(count.dropped)
+            });
+            let of = [count.dropped, count.sampled_out, count.abandoned, unknown.min(theirs)];
+            counts.iter_mut().zip(of).for_each(|(counts, n)| counts[class as usize] = n);
         }
-        self.books.set_elsewhere(read_elsewhere);
-        self.elsewhere = Elsewhere { is_new: false, counts, counted, stacks, stack_ticks };
+        let header = self.segment.view().header();
+        let stack_ticks = header.stack_ticks.load(Ordering::Relaxed);
+        let stacks = self.stack_counts();
+        let counted = facts::counted(self.segment.view());
+        self.elsewhere = Elsewhere { is_new: None, counts, counted, stacks, stack_ticks };
+        self.books.set_elsewhere(counts[3]);
+        if let Some(told) = self.told() {
+            let mut all = Retired::default();
+            all.iter_mut().zip(counts).for_each(|(place, counts)| *place = counts);
+            told.elsewhere(&all);
+        }
+    }
+
+    /// Goes on with a process of whose account an earlier collector of this trace said so.
+    pub(super) fn resume_elsewhere(&mut self, [dropped, sampled_out, abandoned, theirs, _]: &Retired) {
+        self.elsewhere.counts = [*dropped, *sampled_out, *abandoned, *theirs];
+        self.books.set_elsewhere(*theirs);
     }
 
     /// Calls of each hook that were counted only.
@@ -87,12 +102,13 @@ impl Process {
 impl Elsewhere {
     /// Takes it off an account.
     pub(super) fn take_off(&self, accounting: &mut BTreeMap<String, Count>) {
-        for (class, before) in &self.counts {
-            let Some(count) = accounting.get_mut(class) else { continue };
-            count.seen = count.seen.saturating_sub(before.seen);
-            count.dropped = count.dropped.saturating_sub(before.dropped);
-            count.sampled_out = count.sampled_out.saturating_sub(before.sampled_out);
-            count.abandoned = count.abandoned.saturating_sub(before.abandoned);
+        for class in Class::ALL {
+            let [dropped, sampled_out, abandoned, theirs] = self.counts.map(|counts| counts[class as usize]);
+            let Some(count) = accounting.get_mut(class.name()) else { continue };
+            count.seen = count.seen.saturating_sub(theirs + dropped + sampled_out + abandoned);
+            count.dropped = count.dropped.saturating_sub(dropped);
+            count.sampled_out = count.sampled_out.saturating_sub(sampled_out);
+            count.abandoned = count.abandoned.saturating_sub(abandoned);
         }
         accounting.retain(|_, count| *count != Count::default());
     }

@@ -62,7 +62,7 @@ impl Process {
     }
 
     /// Most processes tell nothing and have one thread: it is made when there is something to be kept.
-    fn told(&mut self) -> Option<&mut Told> {
+    pub(super) fn told(&mut self) -> Option<&mut Told> {
         if self.told.is_none() && self.has_heir {
             match Told::new() {
                 Ok((told, heirs)) => (self.told, self.heirs) = (Some(told), Some(heirs)),
@@ -83,9 +83,10 @@ impl Process {
     ) {
         let view = *self.segment.view();
         let told = told.and_then(|fd| Told::resume(fd).ok());
-        let (retired, slots) = told.as_ref().and_then(|told| told.read().ok()).unwrap_or_default();
+        let (retired, elsewhere, slots) = told.as_ref().and_then(|told| told.read().ok()).unwrap_or_default();
         let kept: Vec<(Class, u64, u64)> = kept.collect();
         self.resume_books(&retired, &kept, left_out);
+        self.resume_elsewhere(&elsewhere);
         if !self.foreign {
             // Whoever waits for room looks whether this process lives.
             view.header().listener.store(std::process::id(), Ordering::Relaxed);

@@ -133,7 +133,12 @@ fn young(left: &Left, taken: &BTreeSet<i64>) -> io::Result<BTreeMap<TableId, You
     for (head, image) in &left.rows {
         let (end, batches, shares) = young.entry(head.table).or_default();
         *end = head.first + head.rows;
-        batches.extend(rows_of(image)?);
+        // One that had ended may not have been let go of yet: who goes on says of it again that it has.
+        let ended = rows_of(image)?.into_iter().map(|batch| match head.table {
+            TableId::Processes | TableId::Threads => without_ended(&batch, head.table, taken),
+            _ => Ok(batch),
+        });
+        batches.extend(ended.collect::<io::Result<Vec<_>>>()?);
         account::of_image(image).into_iter().for_each(|share| add(shares, share));
     }
     for (table, image) in &left.live {
@@ -156,6 +161,16 @@ fn without(batch: &RecordBatch, table: TableId, taken: &BTreeSet<i64>) -> io::Re
         return Ok(batch.clone());
     };
     let kept: BooleanArray = (0..ids.len()).map(|row| Some(!taken.contains(&ids.value(row)))).collect();
+    filter_record_batch(batch, &kept).map_err(io::Error::other)
+}
+
+/// Rows of processes, and of those threads that ended with their process, without those of some.
+fn without_ended(batch: &RecordBatch, table: TableId, taken: &BTreeSet<i64>) -> io::Result<RecordBatch> {
+    let ids = batch.column_by_name("process_id").and_then(|column| column.as_primitive_opt::<Int64Type>());
+    let ends = batch.column_by_name("end_ns");
+    let (Some(ids), Some(ends)) = (ids, ends) else { return Ok(batch.clone()) };
+    let again = |row: usize| taken.contains(&ids.value(row)) && (table == TableId::Processes || ends.is_null(row));
+    let kept: BooleanArray = (0..ids.len()).map(|row| Some(!again(row))).collect();
     filter_record_batch(batch, &kept).map_err(io::Error::other)
 }
 

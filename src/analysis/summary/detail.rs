@@ -81,7 +81,10 @@ fn limits(detail: &KeptDetail) -> String {
             "  events of {held} filled what may wait, not {asked}: --flight-recorder-memory allows for more\n"
         ));
     }
-    if detail.refused > 0 {
+    if detail.is_switched() && detail.refused > 0 {
+        let more = counted(detail.refused as f64, "earlier interval is", "earlier intervals are");
+        out.push_str(&format!("  {more} not told\n"));
+    } else if detail.refused > 0 {
         let more = counted(detail.refused as f64, "reason for a dump", "reasons for a dump");
         out.push_str(&format!("  {more} came when there were as many as may be\n"));
     }
