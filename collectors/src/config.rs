@@ -75,6 +75,9 @@ pub struct Config {
     /// What the account of the session's earlier trace, which is another one, has of each process, by class.
     #[serde(skip)]
     pub accounts_before: BTreeMap<i64, BTreeMap<String, manifest::Count>>,
+    /// When that trace ended, ns since the Unix epoch.
+    #[serde(skip)]
+    pub ended_before_ns: Option<i64>,
     /// The end of a pair ([`heir::pair`]) at whose other end somebody waits to go on, should this collector be killed.
     #[serde(skip)]
     pub heir: Option<Arc<OwnedFd>>,
@@ -110,6 +113,7 @@ impl Config {
             most_named: most_named(),
             speed: real_time(),
             accounts_before: BTreeMap::new(),
+            ended_before_ns: None,
             heir: None,
         }
     }

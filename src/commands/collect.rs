@@ -3,7 +3,6 @@
 
 mod brakes;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use gputrace_collectors::heir::standing::left;
-use gputrace_collectors::manifest::{self, Count, Manifest};
+use gputrace_collectors::manifest::{self, Manifest};
 use gputrace_collectors::recover::{self, Launcher, TakeOverError};
 use gputrace_collectors::{Config, Running, Warnings, take_over};
 
@@ -123,22 +122,24 @@ fn start(record: &RecordArgs, standing: &Standing) -> Result<(Running, PathBuf)>
     let id = gputrace_collectors::new_launcher_id();
     let mut config = config(record, standing, &trace, id);
     if let Some(before) = before.as_ref().filter(|before| again.is_none() && before.trace.join("manifest").is_dir()) {
-        config.accounts_before = end(before, &trace);
+        end(before, &trace, &mut config);
     }
     let running = gputrace_collectors::start(config).context("the collector did not start")?;
     tell(record, standing, &About { trace: trace.clone(), host: host(), launcher_id: id, ..About::default() })?;
     Ok((running, trace))
 }
 
-/// Makes the trace whole that the session's earlier collector left, for this one begins `another`. What its account has of each process.
-fn end(before: &About, another: &Path) -> BTreeMap<i64, BTreeMap<String, Count>> {
+/// Makes the trace whole that the session's earlier collector left, for this one begins `another`, and is told what that one's account has.
+fn end(before: &About, another: &Path, config: &mut Config) {
     let launcher = Launcher { host: before.host.clone(), id: before.launcher_id };
     let old = before.trace.display();
     let at = manifest::path(&before.trace, &launcher.host, launcher.id);
-    let was_stopped = Manifest::read(&at).is_ok_and(|manifest| manifest.stopped_ns.is_some());
+    let stopped_ns = Manifest::read(&at).ok().and_then(|manifest| manifest.stopped_ns);
     match recover::end(&before.trace, &launcher, another) {
         Ok(None) => {}
-        Ok(Some(_)) if was_stopped => note(&format!("{old}: ended; what comes now is in {}", another.display())),
+        Ok(Some(_)) if stopped_ns.is_some() => {
+            note(&format!("{old}: ended; what comes now is in {}", another.display()))
+        }
         Ok(Some(_)) => note(&format!(
             "{old}: ended, its collector was killed: what that one had read last and not written counts as lost in {}, which has what \
              comes now",
@@ -148,8 +149,11 @@ fn end(before: &About, another: &Path) -> BTreeMap<i64, BTreeMap<String, Count>>
             "{old}: the session's earlier trace could not be made whole: {error}; see gputrace recover {old}"
         )),
     }
-    let accounts = Manifest::read(&at).map(|manifest| manifest.processes).unwrap_or_default();
-    accounts.into_iter().map(|process| (process.process_id, process.accounting)).collect()
+    if let Ok(whole) = Manifest::read(&at) {
+        config.ended_before_ns = stopped_ns.or(whole.recovered.map(|recovered| recovered.killed_ns)).or(whole.ended_ns);
+        let accounts = whole.processes.into_iter().map(|process| (process.process_id, process.accounting));
+        config.accounts_before = accounts.collect();
+    }
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

@@ -155,10 +155,12 @@ fn live(all: Vec<Found>, patience: Duration) -> Vec<Live> {
     all.into_iter().filter_map(answers).collect()
 }
 
-/// A session that has ended.
+/// A session that has ended; or one without a collector, of which this is the folder.
 #[derive(Debug, thiserror::Error)]
-#[error("it is over")]
-pub(super) struct Over;
+#[error("{}", .0.as_ref().map_or_else(|| "it is over".to_owned(), |root| {
+    format!("no collector is at work there; gputrace collect {} goes on with it", root.display())
+}))]
+pub(super) struct Over(pub(super) Option<PathBuf>);
 
 /// Connects to a session. One that has just been made may not listen yet.
 fn connect(session: &Found, patience: Duration) -> Result<UnixStream> {
@@ -170,7 +172,10 @@ fn connect(session: &Found, patience: Duration) -> Result<UnixStream> {
             Err((ErrorKind::NotFound, _)) if session.is_alive() && began.elapsed() < patience => {
                 std::thread::sleep(AGAIN);
             }
-            Err((ErrorKind::NotFound | ErrorKind::ConnectionRefused, _)) => return Err(Over.into()),
+            Err((ErrorKind::NotFound | ErrorKind::ConnectionRefused, _)) => {
+                let stays = standing::said(&session.path).is_ok();
+                return Err(Over(stays.then(|| session.path.clone())).into());
+            }
             Err((_, error)) => bail!("it cannot be asked: {error}"),
         }
     }

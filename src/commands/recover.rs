@@ -14,15 +14,25 @@ use crate::cli::RecoverArgs;
 use crate::launch::{names, processes, standing};
 use crate::progress::{self, Unit};
 use crate::render::number;
+use crate::say;
 use crate::terminal;
 use crate::trace::Trace;
 
 /// Recovers all of them, says what came of each, and fails where a file is not whole that nobody can recover.
 pub(crate) fn run(args: &RecoverArgs) -> Result<()> {
-    let mut damaged = Vec::new();
+    let (mut damaged, mut failed) = (Vec::new(), None);
     for trace in &args.traces {
         let work = progress::of("recovering");
-        let recovered = one(trace, args.host_is_gone)?;
+        let recovered = match one(trace, args.host_is_gone) {
+            Ok(recovered) => recovered,
+            // The others are recovered all the same.
+            Err(error) => {
+                if let Some(earlier) = failed.replace(error) {
+                    say(&format!("{earlier:#}"));
+                }
+                continue;
+            }
+        };
         let before = damaged.len();
         // Of a trace that nothing can be read of there is nothing more to say here.
         if let Ok(trace) = Trace::open(std::slice::from_ref(trace)) {
@@ -41,7 +51,7 @@ pub(crate) fn run(args: &RecoverArgs) -> Result<()> {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot write to stdout")?;
     }
-    whole("trace", &damaged)
+    failed.map_or_else(|| whole("trace", &damaged), Err)
 }
 
 /// What was recovered. None: there was nothing to recover.

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<Ending> {
             // What refuses at once is no session to look at.
             match asks(session.clone())() {
                 News::Now(_) => top::show(asks(session), &options)?,
-                News::Over => return Err(anyhow::Error::new(Over).context(of())),
+                News::Over => return Err(anyhow::Error::new(Over(None)).context(of())),
                 News::Silent(why) => return Err(anyhow::anyhow!(why).context(of())),
             }
         }

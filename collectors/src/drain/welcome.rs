@@ -150,6 +150,9 @@ impl Drain {
             sampler.began(id, process.pid);
         }
         process.begin_recording(&self.clocks);
+        if let Some(ended_ns) = self.config.ended_before_ns {
+            process.recorded_elsewhere(ended_ns);
+        }
         self.tables.live.began(id);
         self.switch.apply(&mut process, self.clocks.now_ns());
         self.processes.insert(token, process);

@@ -23,6 +23,8 @@ pub(crate) struct Recording {
     pub(crate) was_off: bool,
     /// How many of its own switches were read.
     read: u64,
+    /// What was recorded before is another trace's.
+    from_ns: Option<i64>,
 }
 
 impl Recording {
@@ -58,7 +60,8 @@ impl Recording {
     /// All intervals; the open one until this time.
     pub(crate) fn intervals(&self, until_ns: i64) -> impl Iterator<Item = (i64, i64)> {
         let open = self.since_ns.map(|from_ns| (from_ns, until_ns.max(from_ns)));
-        self.intervals.iter().copied().chain(open)
+        let here = |(from, to): (i64, i64)| (self.from_ns.map_or(from, |here| from.max(here)), to);
+        self.intervals.iter().copied().chain(open).map(here).filter(|(from, to)| from <= to)
     }
 }
 
@@ -73,6 +76,11 @@ impl Process {
             None => header.paused.load(Ordering::Relaxed) == 0,
         };
         self.recording = Recording::new(self.start_ns(clocks), on);
+    }
+
+    /// What it recorded before this moment is another trace's.
+    pub(crate) fn recorded_elsewhere(&mut self, until_ns: i64) {
+        self.recording.from_ns = Some(until_ns);
     }
 
     /// Sees how it goes on after an earlier collector, which was killed at some time, and whose manifest says when recording was on
