@@ -325,7 +325,10 @@ fn a_session_in_a_folder_of_its_own_is_found_by_its_trace_its_programs_and_its_c
     session.end(libc::SIGTERM);
     assert!(scratch.gputrace(&["top", &trace, "--once"]).expect(0).text().contains("FINISHED: the whole run"));
     one_line(&scratch.gputrace(&["stop", &trace]).expect(2).stderr, &session.root.to_string_lossy());
-    one_line(&scratch.gputrace(&["stop", &running.id().to_string()]).expect(1).stderr, "no collector is at work there; gputrace collect ");
+    one_line(
+        &scratch.gputrace(&["stop", &running.id().to_string()]).expect(1).stderr,
+        "no collector is at work there; gputrace collect ",
+    );
     session.collect();
     session.stop(running, &file);
     session.settle();
