@@ -11,9 +11,10 @@ use crossbeam_channel::{Receiver, TryRecvError};
 use super::Drain;
 use crate::process::Process;
 
-/// The disk is not asked more often, nor for more than a twentieth of the time.
+/// The disk is not asked more often, nor for more than a hundredth of the time, unless so many wait.
 const AGE: Duration = Duration::from_millis(250);
-const SHARE: u32 = 20;
+const SHARE: u32 = 100;
+const MANY: usize = 512;
 
 /// A process that has ended, and was read to its end.
 struct Gone {
@@ -57,7 +58,8 @@ impl Drain {
                 Ok(false) | Err(TryRecvError::Disconnected) => self.parting.waiting.extend(gone),
             }
         }
-        let due = self.parting.at.elapsed() >= AGE.max(self.parting.takes * SHARE);
+        let due =
+            self.parting.at.elapsed() >= AGE.max(self.parting.takes * SHARE) || self.parting.waiting.len() >= MANY;
         if self.parting.asked.is_none() && !self.parting.waiting.is_empty() && due {
             let gone = std::mem::take(&mut self.parting.waiting);
             let begun = Instant::now();
