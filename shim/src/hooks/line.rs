@@ -39,7 +39,8 @@ macro_rules! hooks {
         $($crate::hooks::hooks!(@one $base, $kind, $detail, $name, $arguments, $around);)+
     };
 
-    // Nothing is to be kept up to date: the exported function looks whether recording is off.
+    // Nothing is to be kept up to date: the exported function looks whether recording is off. It stands before the hook itself in one
+    // section: a program's calls are cold as a rule, and another page for each costs more than what is looked at.
     (
         @one $base:expr, $kind:ident, $detail:tt, $name:ident, ($($argument:ident : $type:ty),* $(,)?),
         ($payload:tt $stream:tt () () ($($captured:expr)?))
@@ -49,7 +50,9 @@ macro_rules! hooks {
         /// The hook of the driver's function of this name.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
+        #[unsafe(link_section = concat!(".text.hook.", stringify!($name)))]
         pub unsafe extern "C" fn $name($(_: $type),*) -> u32 {
+            #[unsafe(link_section = concat!(".text.hook.", stringify!($name)))]
             unsafe extern "C" fn entered($($argument: $type),*) -> u32 {
                 $crate::hooks::hooks!(@body $base, $kind, $name, ($($argument: $type),*), $payload, $stream)
             }
