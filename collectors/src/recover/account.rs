@@ -229,7 +229,7 @@ impl OnDisk {
             }
             for (class, count) in &mut process.accounting {
                 let (rows, culled) = kept.get(class.as_str()).copied().unwrap_or_default();
-                let left = if read_on { Left::ToAnother } else { Left::of(process.running) };
+                let left = if read_on && process.running { Left::ToAnother } else { Left::of(process.running) };
                 let unknown = correct(count, rows, culled, left);
                 let told = count.kept() + count.left_out + count.dropped - unknown + count.sampled_out;
                 let class = Class::ALL.into_iter().find(|of| of.name() == class);
@@ -282,6 +282,10 @@ fn correct(count: &mut Count, rows: u64, culled: u64, left: Left) -> u64 {
     let kept = rows + culled;
     let found = count.found_again(kept);
     count.left_out -= found;
+    if left == Left::ToAnother {
+        // They end there.
+        count.in_flight = 0;
+    }
     let mut lost = (count.kept() + found).saturating_sub(kept);
     (count.recorded, count.culled) = (rows, culled);
     let others = count.left_out + count.dropped + count.sampled_out + count.in_flight + count.abandoned;
@@ -347,8 +351,8 @@ mod tests {
         // Of one that had ended nothing was left to be read: what nothing explains stays so.
         assert_eq!(of(80, Left::Nothing), (100, 0, 0, false));
         // What the next trace has is not of this one's account; what was read for this one and not written is.
-        assert_eq!(of(80, Left::ToAnother), (81, 0, 0, true));
-        assert_eq!(of(70, Left::ToAnother), (81, 10, 10, true));
+        assert_eq!(of(80, Left::ToAnother), (80, 0, 0, true));
+        assert_eq!(of(70, Left::ToAnother), (80, 10, 10, true));
     }
 
     #[test]
