@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use gputrace_abi::layout::{Header, SAID_EXIT};
 
-use crate::util::{Driver, Scratch, needs, program, shim};
+use crate::util::{Driver, Scratch, Trace, needs, program, shim};
 
 /// A child for each launcher, by the variables with which it starts one.
 const LAUNCHERS: [(&str, [&str; 3]); 4] = [
@@ -150,6 +150,15 @@ if __name__ == "__main__":
     print([worker.exitcode for worker in workers])
 "#;
 
+/// Calls of cuCtxSynchronize, by a column.
+fn context_waits(trace: &Trace, by: &str) -> BTreeMap<i64, i64> {
+    let (names, mut waits) = (trace.names(), BTreeMap::new());
+    for row in trace.table("syncs").rows().filter(|row| names[&row.int("api_id")] == "cuCtxSynchronize") {
+        *waits.entry(row.int(by)).or_default() += 1;
+    }
+    waits
+}
+
 #[test]
 fn each_worker_of_pythons_three_start_methods_has_its_row_and_its_calls() {
     if !needs(&["python3"]) {
@@ -162,10 +171,7 @@ fn each_worker_of_pythons_three_start_methods_has_its_row_and_its_calls() {
         assert_eq!(run.text(), "[0, 0, 0]\n");
         let trace = run.read();
         trace.assert_balanced();
-        let (names, mut waits) = (trace.names(), BTreeMap::<i64, i64>::new());
-        for row in trace.table("syncs").rows().filter(|row| names[&row.int("api_id")] == "cuCtxSynchronize") {
-            *waits.entry(row.int("process_id")).or_default() += 1;
-        }
+        let waits = context_waits(&trace, "process_id");
         let mut counts: Vec<i64> = waits.values().copied().collect();
         counts.sort_unstable();
         assert_eq!(counts, [1, 2, 3], "{method}");
@@ -214,11 +220,7 @@ fn each_thread_of_a_child_has_its_own_calls_where_another_than_the_one_that_fork
     let target = scratch.target("python3").arg(&file).with_instant_driver().options(["--malloc", "off"]);
     let trace = target.same().expect(0).read();
     trace.assert_balanced();
-    let (names, mut waits) = (trace.names(), BTreeMap::<i64, i64>::new());
-    for row in trace.table("syncs").rows().filter(|row| names[&row.int("api_id")] == "cuCtxSynchronize") {
-        *waits.entry(row.int("tid")).or_default() += 1;
-    }
-    assert_eq!(waits.into_values().collect::<Vec<_>>(), [50, 50]);
+    assert_eq!(context_waits(&trace, "tid").into_values().collect::<Vec<_>>(), [50, 50]);
 }
 
 #[test]

@@ -28,6 +28,9 @@ const UNMARKED: [usize; 4] = [Class::HostAlloc as usize, Class::HostFree as usiz
 /// What the threads of a process that have ended counted: seen, dropped, sampled out, in flight, abandoned.
 pub(crate) type Retired = [ByClass; 5];
 
+/// What a process did before a trace began that is not its first: dropped, sampled out, abandoned, and events that the other trace has.
+pub(crate) type NotHere = [ByClass; 4];
+
 /// A thread's own counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {

@@ -134,24 +134,29 @@ fn end(before: &About, another: &Path, config: &mut Config) {
     let launcher = Launcher { host: before.host.clone(), id: before.launcher_id };
     let old = before.trace.display();
     let at = manifest::path(&before.trace, &launcher.host, launcher.id);
-    let stopped_ns = Manifest::read(&at).ok().and_then(|manifest| manifest.stopped_ns);
+    let mut account = Manifest::read(&at).ok();
+    let stopped_ns = account.as_ref().and_then(|manifest| manifest.stopped_ns);
     match recover::end(&before.trace, &launcher, another) {
         Ok(None) => {}
-        Ok(Some(_)) if stopped_ns.is_some() => {
-            note(&format!("{old}: ended; what comes now is in {}", another.display()))
+        Ok(Some(whole)) => {
+            let another = another.display();
+            note(&match stopped_ns {
+                Some(_) => format!("{old}: ended; what comes now is in {another}"),
+                None => format!(
+                    "{old}: ended, its collector was killed: what that one had read last and not written counts as lost in {another}, \
+                     which has what comes now"
+                ),
+            });
+            account = Some(whole);
         }
-        Ok(Some(_)) => note(&format!(
-            "{old}: ended, its collector was killed: what that one had read last and not written counts as lost in {}, which has what \
-             comes now",
-            another.display()
-        )),
         Err(error) => say(&format!(
             "{old}: the session's earlier trace could not be made whole: {error}; see gputrace recover {old}"
         )),
     }
-    if let Ok(whole) = Manifest::read(&at) {
-        config.ended_before_ns = stopped_ns.or(whole.recovered.map(|recovered| recovered.killed_ns)).or(whole.ended_ns);
-        let accounts = whole.processes.into_iter().map(|process| (process.process_id, process.accounting));
+    if let Some(account) = account {
+        let killed_ns = account.recovered.map(|recovered| recovered.killed_ns);
+        config.ended_before_ns = stopped_ns.or(killed_ns).or(account.ended_ns);
+        let accounts = account.processes.into_iter().map(|process| (process.process_id, process.accounting));
         config.accounts_before = accounts.collect();
     }
 }

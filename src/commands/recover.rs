@@ -79,10 +79,10 @@ fn one(trace: &Path, host_is_gone: bool) -> Result<Option<String>> {
         }
         recovered.extend(recover_telling(trace, launcher, file_is_read)?);
     }
-    let what = |some: &[Manifest]| {
-        format!("{name}: recovered{}{}; next: gputrace report {name}", what(some), who_runs(some, &here))
-    };
-    Ok(Some(recovered.as_slice()).filter(|some| !some.is_empty()).map(what))
+    Ok((!recovered.is_empty()).then(|| {
+        let (what, who) = (what(&recovered), who_runs(&recovered, &here));
+        format!("{name}: recovered{what}{who}; next: gputrace report {name}")
+    }))
 }
 
 /// Shows how many of a launcher's files are read.

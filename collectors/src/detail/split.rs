@@ -144,7 +144,7 @@ impl<'a> Events<'a> {
             add(to, Share { process_id, class: class as u8, rows, culled });
         };
         match self.table {
-            TableId::Api => count(Class::ALL.into_iter().find(|c| c.name() == what).unwrap_or(Class::Api), 1, 0),
+            TableId::Api => count(Class::named(what).unwrap_or(Class::Api), 1, 0),
             TableId::DeviceMemory => count(if what == "free" { Class::Free } else { Class::Alloc }, 1, 0),
             TableId::HostMemory => {
                 let calls = self.calls.get(row).map_or(0, |calls| (*calls).max(0) as u64);

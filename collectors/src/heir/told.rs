@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::accounting::Retired;
+use crate::accounting::{ByClass, NotHere, Retired};
 
 /// Bytes before the slots.
 const PAGE: u64 = 4096;
@@ -67,28 +67,33 @@ impl Told {
 
     /// Sets the account of the threads that have ended.
     pub(crate) fn retired(&self, retired: &Retired) {
-        let bytes: Vec<u8> = retired.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
-        let _ = self.file.write_all_at(&bytes, 0);
+        self.set(0, retired);
     }
 
     /// Sets what its threads counted before this trace began, and what of that an earlier trace has.
-    pub(crate) fn elsewhere(&self, elsewhere: &Retired) {
-        let bytes: Vec<u8> = elsewhere.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
-        let _ = self.file.write_all_at(&bytes, ELSEWHERE);
+    pub(crate) fn elsewhere(&self, elsewhere: &NotHere) {
+        self.set(ELSEWHERE, elsewhere);
+    }
+
+    fn set(&self, at: u64, counts: &[ByClass]) {
+        let bytes: Vec<u8> = counts.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
+        let _ = self.file.write_all_at(&bytes, at);
     }
 
     /// All that was written: the account of ended threads, what is of an earlier trace, the slots.
-    pub(crate) fn read(&self) -> io::Result<(Retired, Retired, Vec<Slot>)> {
+    pub(crate) fn read(&self) -> io::Result<(Retired, NotHere, Vec<Slot>)> {
         let mut bytes = vec![0; (PAGE + self.length) as usize];
         let whole = self.file.metadata()?.len().min(bytes.len() as u64) as usize;
         self.file.read_exact_at(&mut bytes[..whole], 0)?;
         let word = |at: usize| {
             bytes.get(at * 8..at * 8 + 8).map_or(0, |b| b.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
         };
-        let mut retired = Retired::default();
-        retired.iter_mut().flatten().enumerate().for_each(|(n, place)| *place = word(n));
-        let mut elsewhere = Retired::default();
-        elsewhere.iter_mut().flatten().enumerate().for_each(|(n, place)| *place = word(ELSEWHERE as usize / 8 + n));
+        let fill = |counts: &mut [ByClass], at: u64| {
+            counts.iter_mut().flatten().enumerate().for_each(|(n, place)| *place = word(at as usize / 8 + n));
+        };
+        let (mut retired, mut elsewhere) = (Retired::default(), NotHere::default());
+        fill(&mut retired, 0);
+        fill(&mut elsewhere, ELSEWHERE);
         let first = PAGE as usize / 8;
         let slots = (0..self.length as usize / 64).map(|n| std::array::from_fn(|i| word(first + n * 8 + i)));
         Ok((retired, elsewhere, slots.collect()))
@@ -106,8 +111,8 @@ mod tests {
         let mut retired = Retired::default();
         retired[3][1] = 77;
         told.retired(&retired);
-        let mut elsewhere = Retired::default();
-        elsewhere[4][2] = 78;
+        let mut elsewhere = NotHere::default();
+        elsewhere[3][2] = 78;
         told.elsewhere(&elsewhere);
         told.add(&[[3; 8]]);
         drop(told);

@@ -12,7 +12,7 @@ use gputrace_abi::layout::stacks;
 use gputrace_abi::sync::Ordering;
 
 use super::Process;
-use crate::accounting::{ByClass, Retired};
+use crate::accounting::{ByClass, NotHere};
 use crate::facts;
 use crate::manifest::Count;
 
@@ -21,8 +21,7 @@ use crate::manifest::Count;
 pub(super) struct Elsewhere {
     /// The rings were not read yet. What the earlier trace's account has of the process; none: nobody knows, and it has all.
     is_new: Option<Option<BTreeMap<String, Count>>>,
-    /// Dropped, sampled out and abandoned, and events that the other trace has; by class.
-    counts: [ByClass; 4],
+    counts: NotHere,
     /// By hook.
     counted: Vec<u64>,
     stacks: [u64; stacks::COUNT],
@@ -46,9 +45,9 @@ impl Process {
     fn take_off(&mut self, account: Option<&BTreeMap<String, Count>>) {
         self.elsewhere = Elsewhere::default();
         self.books.set_elsewhere(ByClass::default());
-        let mut counts = <[ByClass; 4]>::default();
+        let mut counts = NotHere::default();
         for (name, count) in self.accounting() {
-            let Some(class) = Class::ALL.into_iter().find(|class| class.name() == name) else { continue };
+            let Some(class) = Class::named(&name) else { continue };
             let all = count.kept() + count.left_out + count.dropped + count.sampled_out;
             let unknown = count.seen.saturating_sub(all + count.in_flight + count.abandoned);
             let theirs = account.map_or(u64::MAX, |account| {
@@ -66,16 +65,14 @@ impl Process {
         self.elsewhere = Elsewhere { is_new: None, counts, counted, stacks, stack_ticks };
         self.books.set_elsewhere(counts[3]);
         if let Some(told) = self.told() {
-            let mut all = Retired::default();
-            all.iter_mut().zip(counts).for_each(|(place, counts)| *place = counts);
-            told.elsewhere(&all);
+            told.elsewhere(&counts);
         }
     }
 
     /// Goes on with a process of whose account an earlier collector of this trace said so.
-    pub(super) fn resume_elsewhere(&mut self, [dropped, sampled_out, abandoned, theirs, _]: &Retired) {
-        self.elsewhere.counts = [*dropped, *sampled_out, *abandoned, *theirs];
-        self.books.set_elsewhere(*theirs);
+    pub(super) fn resume_elsewhere(&mut self, counts: NotHere) {
+        self.elsewhere.counts = counts;
+        self.books.set_elsewhere(counts[3]);
     }
 
     /// Calls of each hook that were counted only.

@@ -86,7 +86,7 @@ impl Process {
         let (retired, elsewhere, slots) = told.as_ref().and_then(|told| told.read().ok()).unwrap_or_default();
         let kept: Vec<(Class, u64, u64)> = kept.collect();
         self.resume_books(&retired, &kept, left_out);
-        self.resume_elsewhere(&elsewhere);
+        self.resume_elsewhere(elsewhere);
         if !self.foreign {
             // Whoever waits for room looks whether this process lives.
             view.header().listener.store(std::process::id(), Ordering::Relaxed);

@@ -177,7 +177,7 @@ impl OnDisk {
     pub(crate) fn left_out(&self, process: &Process, only_sums: bool) -> ByClass {
         let mut all = ByClass::default();
         for (class, count) in &process.accounting {
-            let Some(class) = Class::ALL.into_iter().find(|of| of.name() == class) else { continue };
+            let Some(class) = Class::named(class) else { continue };
             let kept =
                 self.of(process.process_id).find(|(of, ..)| *of == class).map_or(0, |(_, rows, culled)| rows + culled);
             let left_out = count.left_out - count.found_again(kept);
@@ -232,7 +232,7 @@ impl OnDisk {
                 let left = if read_on && process.running { Left::ToAnother } else { Left::of(process.running) };
                 let unknown = correct(count, rows, culled, left);
                 let told = count.kept() + count.left_out + count.dropped - unknown + count.sampled_out;
-                let class = Class::ALL.into_iter().find(|of| of.name() == class);
+                let class = Class::named(class);
                 let summed = class
                     .map_or(0, |class| self.summed_beyond(process.process_id, class, told, only_sums).min(unknown));
                 count.dropped -= summed;

@@ -134,10 +134,7 @@ fn young(left: &Left, taken: &BTreeSet<i64>) -> io::Result<BTreeMap<TableId, You
         let (end, batches, shares) = young.entry(head.table).or_default();
         *end = head.first + head.rows;
         // One that had ended may not have been let go of yet: who goes on says of it again that it has.
-        let ended = rows_of(image)?.into_iter().map(|batch| match head.table {
-            TableId::Processes | TableId::Threads => without_ended(&batch, head.table, taken),
-            _ => Ok(batch),
-        });
+        let ended = rows_of(image)?.into_iter().map(|batch| without_ended(&batch, head.table, taken));
         batches.extend(ended.collect::<io::Result<Vec<_>>>()?);
         account::of_image(image).into_iter().for_each(|share| add(shares, share));
     }
@@ -154,23 +151,29 @@ fn rows_of(image: &Bytes) -> io::Result<Vec<RecordBatch>> {
     reader.map_err(io_error)?.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)
 }
 
-/// Rows about processes, without those about some: sums are kept, for nobody adds them up again.
+/// Rows about processes that run, without those about some: sums are kept, for nobody adds them up again.
 fn without(batch: &RecordBatch, table: TableId, taken: &BTreeSet<i64>) -> io::Result<RecordBatch> {
-    let ids = batch.column_by_name("process_id").and_then(|column| column.as_primitive_opt::<Int64Type>());
-    let Some(ids) = ids.filter(|_| matches!(table, TableId::Processes | TableId::Threads | TableId::GpuWindows)) else {
-        return Ok(batch.clone());
-    };
-    let kept: BooleanArray = (0..ids.len()).map(|row| Some(!taken.contains(&ids.value(row)))).collect();
-    filter_record_batch(batch, &kept).map_err(io::Error::other)
+    match table {
+        TableId::Processes | TableId::Threads | TableId::GpuWindows => without_rows(batch, taken, |_| true),
+        _ => Ok(batch.clone()),
+    }
 }
 
-/// Rows of processes, and of those threads that ended with their process, without those of some.
+/// Rows of processes that have ended, and of those threads that ended with their process, without those of some.
 fn without_ended(batch: &RecordBatch, table: TableId, taken: &BTreeSet<i64>) -> io::Result<RecordBatch> {
-    let ids = batch.column_by_name("process_id").and_then(|column| column.as_primitive_opt::<Int64Type>());
     let ends = batch.column_by_name("end_ns");
-    let (Some(ids), Some(ends)) = (ids, ends) else { return Ok(batch.clone()) };
-    let again = |row: usize| taken.contains(&ids.value(row)) && (table == TableId::Processes || ends.is_null(row));
-    let kept: BooleanArray = (0..ids.len()).map(|row| Some(!again(row))).collect();
+    match table {
+        TableId::Processes => without_rows(batch, taken, |_| true),
+        TableId::Threads => without_rows(batch, taken, |row| ends.is_some_and(|ends| ends.is_null(row))),
+        _ => Ok(batch.clone()),
+    }
+}
+
+/// Without the rows about some processes that go.
+fn without_rows(batch: &RecordBatch, taken: &BTreeSet<i64>, goes: impl Fn(usize) -> bool) -> io::Result<RecordBatch> {
+    let ids = batch.column_by_name("process_id").and_then(|column| column.as_primitive_opt::<Int64Type>());
+    let Some(ids) = ids else { return Ok(batch.clone()) };
+    let kept: BooleanArray = (0..ids.len()).map(|row| Some(!(taken.contains(&ids.value(row)) && goes(row)))).collect();
     filter_record_batch(batch, &kept).map_err(io::Error::other)
 }
 

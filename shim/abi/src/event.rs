@@ -168,6 +168,11 @@ impl Class {
         Self::ALL.get(usize::from(n)).copied()
     }
 
+    /// The class of this name.
+    pub fn named(name: &str) -> Option<Class> {
+        Class::ALL.into_iter().find(|class| class.name() == name)
+    }
+
     /// The name that reports and the manifest use.
     pub fn name(self) -> &'static str {
         match self {

@@ -134,7 +134,7 @@ macro_rules! hooks {
         $crate::record::call($name::HOOK, $number, $original, $payload)
     };
     (@call $kind:ident, $name:ident, $number:expr, $original:expr, ($payload:expr) ($stream:expr)) => {
-        $crate::record::launch($name::HOOK, $number, Some(|| $stream), $original, $payload)
+        $crate::record::launch($name::HOOK, $number, || $stream, $original, $payload)
     };
 
     (@off $hook:ident, $number:expr,) => { $crate::record::off!($hook, $number) };

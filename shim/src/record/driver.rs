@@ -37,11 +37,11 @@ pub(crate) fn call(
 pub(crate) fn launch(
     hook: Hook,
     number: u16,
-    stream: Option<impl Fn() -> u64>,
+    stream: impl Fn() -> u64,
     original: impl FnOnce(usize) -> u32,
     payload: impl FnOnce(u32) -> [u64; 4],
 ) -> u32 {
-    around(hook, number, stream, None::<fn() -> u64>, original, payload)
+    around(hook, number, Some(stream), None::<fn() -> u64>, original, payload)
 }
 
 /// The same of a call that waits for this stream or event, and says so first: its event comes when it is over, which may be never.

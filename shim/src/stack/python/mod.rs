@@ -300,22 +300,20 @@ unsafe fn identity(layout: &Layout, code: usize) -> Option<u64> {
     // SAFETY: a code object that a frame of the calling thread holds.
     unsafe {
         let lines = word(at(layout.lines))?;
-        let words = [code, word(at(layout.name))?, word(at(layout.file))?, lines].map(|word| word as u64);
-        let first_line = number(at(layout.first_line))? as u64;
-        if layout.version != NONE {
-            let [code, name, file, lines] = words;
-            return Some(folded([code, name, file, lines, first_line, number(at(layout.version))? as u64, 0]));
-        }
-        // Before 3.12 nothing counts code objects: what its lines look like tells most successors apart.
-        let [code, name, file, lines_at] = words;
-        let (length, data) =
-            (word(lines + usize::from(layout.bytes_length))?, word(lines + usize::from(layout.bytes_data))?);
-        Some(folded([code, name, file, lines_at, first_line, length as u64, data as u64]))
+        let (name, file) = (word(at(layout.name))?, word(at(layout.file))?);
+        let first_line = number(at(layout.first_line))? as usize;
+        let [which, more] = if layout.version != NONE {
+            [number(at(layout.version))? as usize, 0]
+        } else {
+            // Before 3.12 nothing counts code objects: what its lines look like tells most successors apart.
+            [word(lines + usize::from(layout.bytes_length))?, word(lines + usize::from(layout.bytes_data))?]
+        };
+        Some(folded([code, name, file, lines, first_line, which, more]))
     }
 }
 
 /// A hash of words, each multiplied by a number of its own: the products do not wait for each other.
-fn folded(words: [u64; 7]) -> u64 {
+fn folded(words: [usize; 7]) -> u64 {
     const BY: [u64; 7] = [
         0x9e37_79b9_7f4a_7c15,
         0xbf58_476d_1ce4_e5b9,
@@ -325,7 +323,7 @@ fn folded(words: [u64; 7]) -> u64 {
         0xe703_7ed1_a0b4_28db,
         0x8ebc_6af0_9c88_c6e3,
     ];
-    let sum = words.iter().zip(BY).fold(0u64, |sum, (word, by)| sum.wrapping_add(word.wrapping_mul(by)));
+    let sum = words.iter().zip(BY).fold(0u64, |sum, (word, by)| sum.wrapping_add((*word as u64).wrapping_mul(by)));
     // The lowest bits of a sum of products depend on the lowest bits of the words alone.
     sum ^ sum >> 32
 }
