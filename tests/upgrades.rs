@@ -107,6 +107,75 @@ fn another_trace_of_the_session_has_what_came_after_the_first_one_which_is_made_
 }
 
 #[test]
+fn whether_programs_that_run_already_record_is_said_where_it_is_not_what_a_collector_begins_with() {
+    let scratch = Scratch::new();
+    let mut session = Session::new(&scratch, &["--detail", "full"]);
+    session.collect();
+    let file = session.file("count");
+    let running = session.start(&file);
+    session.until_made(&file, 100);
+    let root = session.root.display().to_string();
+    let off = "recording is off in a program that ran already, and stays so until: gputrace start ";
+    let on = "recording is on in a program that ran already, and stays so until: gputrace stop ";
+    // Told by whom, what the next one begins with, and what that one says of the program.
+    type Turn = (&'static str, &'static [&'static str], Option<&'static str>);
+    let turns: [Turn; 4] = [
+        ("stop", &["--detail", "full"], Some(off)),
+        ("stop", &["--detail", "full", "--start-paused"], None),
+        ("start", &["--detail", "full", "--start-paused"], Some(on)),
+        ("start", &["--detail", "full"], None),
+    ];
+    for (word, options, wanted) in turns {
+        scratch.gputrace(&[word, &root]).expect(0);
+        assert!(!session.end(libc::SIGTERM).1.contains("was killed"));
+        session.options = options;
+        session.collect();
+        session.until_made(&file, 100);
+        let is_there = |said: &str| [off, on].map(|line| said.matches(line).count());
+        let (code, said) = session.end(libc::SIGTERM);
+        assert_eq!(
+            (code, is_there(&said)),
+            (Some(0), is_there(wanted.unwrap_or_default())),
+            "{word} {options:?}: {said}"
+        );
+        session.collect();
+    }
+    // Who goes on for one that was killed says so.
+    session.end(libc::SIGKILL);
+    session.collect();
+    let (code, said) = session.end(libc::SIGTERM);
+    let killed = "its collector was killed: what that one had read last and not written counts as lost";
+    assert_eq!((code, said.matches(killed).count()), (Some(0), 1), "{said}");
+    session.stop(running, &file);
+}
+
+#[test]
+fn a_program_for_whose_ring_the_session_s_folder_has_no_room_runs_on_and_is_named() {
+    let scratch = Scratch::new();
+    let mut session = Session::new(&scratch, &[]);
+    // A file system in memory has less than the machine.
+    session.root = PathBuf::from(format!("/dev/shm/gt-room-{}", std::process::id()));
+    let too_large = scratch.gputrace(&["collect", &session.root.display().to_string(), "--segment-memory", "9T"]);
+    one_line(&too_large.expect(2).stderr, "--segment-memory asks for 9.00 TiB for each process, and this machine has ");
+    let df = Command::new("df").args(["--output=avail", "--block-size=1", "/dev/shm"]).output().expect("df").stdout;
+    let free: u64 = String::from_utf8_lossy(&df).lines().last().and_then(|line| line.trim().parse().ok()).expect("df");
+    let wanted: &str = Box::leak((free / 5).to_string().into_boxed_str());
+    session.options = Box::leak(Box::new(["--segment-memory", wanted]));
+    session.collect();
+    let file = session.file("count");
+    let running = session.start(&file);
+    session.until_made(&file, 100);
+    let manifest = || Trace::open(&session.trace).manifests().pop();
+    let untraced = || manifest()?.untraced.into_iter().find(|process| process.pid == running.id() as i32);
+    let reason = poll(PATIENCE, untraced).expect("it is in the trace as one that is not traced").reason;
+    assert!(reason.contains("a tenth of what is free") && reason.contains("--segment-memory"), "{reason}");
+    session.stop(running, &file);
+    let (code, said) = session.end(libc::SIGTERM);
+    assert_eq!((code, said.matches(&reason).count()), (Some(0), 1), "{said}");
+    fs::remove_dir_all(&session.root).expect("it is ours");
+}
+
+#[test]
 fn a_process_whose_shim_is_of_another_version_runs_on_and_is_named_with_both() {
     let scratch = Scratch::new();
     for known in [false, true] {

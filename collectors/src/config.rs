@@ -63,6 +63,9 @@ pub struct Config {
     /// It is one of `gputrace collect`, whose programs start without us and which a next collector goes on with.
     #[serde(default)]
     pub collected: bool,
+    /// Programs are started with recording off. Those that run already stay as they are, and where that is otherwise it is said.
+    #[serde(default)]
+    pub begin_paused: bool,
     /// A file that, while it is there, switches recording off.
     pub disable_file: Option<PathBuf>,
     /// Ended processes that the manifest names; the accounts of more are summed up.
@@ -109,6 +112,7 @@ impl Config {
             awaited: None,
             standing: false,
             collected: false,
+            begin_paused: false,
             disable_file: None,
             most_named: most_named(),
             speed: real_time(),

@@ -59,6 +59,13 @@ fn told(why: Refusal) -> String {
             format!("RLIMIT_AS leaves no room for its events: raise it to {least} MiB (ulimit -v)")
         }
         Refusal::Failed => "the kernel gave it no memory or no descriptor for its events".to_owned(),
+        Refusal::NoSpace => {
+            "a process's events take a tenth of what is free in the session's folder at most, and that is too little: ask for less by \
+             --segment-memory, or have the session in a larger file system"
+                .to_owned()
+        }
+        Refusal::NotWritable => "it could make no file in the session's folder".to_owned(),
+        Refusal::NoDescriptor => "no file descriptor is free in it".to_owned(),
     }
 }
 

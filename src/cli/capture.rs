@@ -129,9 +129,14 @@ impl CaptureArgs {
             (CaptureRange::Nvtx, _) => format!("nvtx {name}"),
             _ => "off".to_owned(),
         };
+        let paused = if self.begins_paused() { "on" } else { "off" };
+        [("GPUTRACE_PAUSED", paused.to_owned()), ("GPUTRACE_CAPTURE", by)]
+    }
+
+    /// Whether recording is off in processes when they begin.
+    pub(crate) fn begins_paused(&self) -> bool {
         let later = self.delay.is_some_and(|delay| !delay.is_zero()) || self.capture_every.is_some();
-        let is_paused = self.start_paused || range != CaptureRange::None || later;
-        [("GPUTRACE_PAUSED", if is_paused { "on" } else { "off" }.to_owned()), ("GPUTRACE_CAPTURE", by)]
+        self.start_paused || self.range().unwrap_or(CaptureRange::None) != CaptureRange::None || later
     }
 
     /// What is to switch recording on, said of a run in which it did not come.

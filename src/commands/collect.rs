@@ -16,10 +16,10 @@ use gputrace_collectors::recover::{self, Launcher, TakeOverError};
 use gputrace_collectors::{Config, Running, Warnings, take_over};
 
 use self::brakes::Brakes;
-use super::record::{metrics, wanted};
+use super::record::{memory, metrics, wanted};
 use super::select::wrong;
 use crate::cli::{CollectArgs, EnvArgs, EnvFormat, RecordArgs, Switch};
-use crate::launch::exit::Ending;
+use crate::launch::exit::{Ending, Failure, OWN_FAILURE};
 use crate::launch::find_command::find_command;
 use crate::launch::inherited::Inherited;
 use crate::launch::names::host;
@@ -37,6 +37,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Collects until it is told to stop.
 pub(crate) fn run(args: CollectArgs) -> Result<Ending> {
+    // What a command that cannot be started leaves to gputrace is an error as any other here.
+    let own = |failure: &Failure| (failure.code == OWN_FAILURE).then(|| Failure::error(1, failure.to_string()));
+    collect(args).map_err(|error| error.downcast_ref().and_then(own).unwrap_or(error))
+}
+
+fn collect(args: CollectArgs) -> Result<Ending> {
     if cfg!(target_os = "macos") {
         return Err(wrong(
             "sessions that outlive gputrace are of Linux only; gputrace -- COMMAND traces a command here",
@@ -47,6 +53,7 @@ pub(crate) fn run(args: CollectArgs) -> Result<Ending> {
         return Err(wrong("collect starts no command: gputrace env -- COMMAND does, in the session"));
     }
     record.check().map_err(|what| wrong(format!("{what}; see gputrace collect --help")))?;
+    memory::check(record.segment_memory).map_err(wrong)?;
     let shim = shim::find_library(shim::SHIM)
         .map_err(|missing| anyhow!("{} is {missing}; install it beside gputrace", shim::SHIM))?;
     let prepared = metrics::prepare(&record.metrics)?;
@@ -103,10 +110,17 @@ fn start(record: &RecordArgs, standing: &Standing) -> Result<(Running, PathBuf)>
     let again =
         before.as_ref().filter(|before| record.output.as_ref().is_none_or(|output| is_same(output, &before.trace)));
     if let Some(before) = again.filter(|before| before.trace.join("manifest").is_dir()) {
+        let stopped = account(before).is_none_or(|manifest| manifest.stopped_ns.is_some());
         let config = config(record, standing, &before.trace, before.launcher_id);
         match take_over(Config { host: before.host.clone(), ..config }, left(&standing.path())) {
             Ok(running) => {
                 tell(record, standing, before)?;
+                if !stopped {
+                    note(&format!(
+                        "{}: its collector was killed: what that one had read last and not written counts as lost, of a program that runs once it has ended",
+                        before.trace.display()
+                    ));
+                }
                 return Ok((running, before.trace.clone()));
             }
             // Somebody made it whole, or removed it.
@@ -133,8 +147,7 @@ fn start(record: &RecordArgs, standing: &Standing) -> Result<(Running, PathBuf)>
 fn end(before: &About, another: &Path, config: &mut Config) {
     let launcher = Launcher { host: before.host.clone(), id: before.launcher_id };
     let old = before.trace.display();
-    let at = manifest::path(&before.trace, &launcher.host, launcher.id);
-    let mut account = Manifest::read(&at).ok();
+    let mut account = account(before);
     let stopped_ns = account.as_ref().and_then(|manifest| manifest.stopped_ns);
     match recover::end(&before.trace, &launcher, another) {
         Ok(None) => {}
@@ -161,6 +174,11 @@ fn end(before: &About, another: &Path, config: &mut Config) {
     }
 }
 
+/// What the session's earlier collector wrote last of what it knew.
+fn account(before: &About) -> Option<Manifest> {
+    Manifest::read(&manifest::path(&before.trace, &before.host, before.launcher_id)).ok()
+}
+
 fn is_same(one: &Path, other: &Path) -> bool {
     one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
@@ -170,6 +188,7 @@ fn config(record: &RecordArgs, standing: &Standing, trace: &Path, id: u64) -> Co
     wanted::configure(&mut config, record);
     config.command = std::env::args().collect();
     (config.standing, config.collected) = (true, true);
+    config.begin_paused = record.capture.begins_paused();
     config
 }
 

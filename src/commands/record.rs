@@ -4,7 +4,7 @@
 //! ends, and trouble is one line on stderr. The summary comes last, on stderr and in `TRACE/summary.txt`.
 
 mod heir;
-mod memory;
+pub(super) mod memory;
 pub(super) mod metrics;
 mod stay;
 pub(super) mod wanted;
@@ -81,7 +81,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
         ));
         return Err(become_command(&path, args));
     }
-    memory::check(args.segment_memory)?;
+    memory::check(args.segment_memory).map_err(|wrong| Failure::error(OWN_FAILURE, wrong))?;
     if args.debuginfod
         && let Some(lacks) = no_debuginfod(search.as_deref())
     {

@@ -68,6 +68,7 @@ impl Drain {
             if switched.is_some() {
                 self.switch.ask(process.is_told_to_record());
             }
+            self.switch.found(&process, process.start_ns(&self.clocks));
             self.tables.live.began(id);
             self.processes.insert(token, process);
         }

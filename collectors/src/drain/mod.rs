@@ -200,7 +200,7 @@ impl Drain {
             control: control.ok(),
             dumps: Vec::new(),
             watched_by: Watched::default(),
-            switch: Switch::default(),
+            switch: Switch::new(manifest.started_ns),
             disabled: Disabled::default(),
             unwritten_ns: i64::MAX,
             clocks,

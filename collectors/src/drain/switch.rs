@@ -4,6 +4,8 @@
 //! process itself set. A thread that records reads it only where it is slow anyway: the last events of each may be
 //! later than the interval says, none of the interval is missing.
 
+use std::sync::PoisonError;
+
 use crate::control::Client;
 use crate::manifest::{Interval, KeptDetail};
 use crate::process::{Process, Recording};
@@ -24,9 +26,18 @@ pub(super) struct Switch {
     was_off: bool,
     /// Intervals of processes that have ended.
     over: Vec<(i64, i64)>,
+    /// Processes that ran when this collector came: those that do not record, and those that do.
+    found: [u64; 2],
+    /// When it came.
+    came_ns: i64,
 }
 
 impl Switch {
+    /// Nothing was asked for yet, of a collector that comes now.
+    pub(super) fn new(now_ns: i64) -> Switch {
+        Switch { came_ns: now_ns, ..Switch::default() }
+    }
+
     /// Goes on with what an earlier collector's manifest says.
     pub(super) fn resume(&mut self, before: Option<&KeptDetail>) {
         let Some(before) = before.and_then(KeptDetail::switches) else { return };
@@ -44,6 +55,12 @@ impl Switch {
         if let Some(on) = self.asked {
             process.record(on, now_ns);
         }
+    }
+
+    /// A process came, which may have run before this collector did.
+    pub(super) fn found(&mut self, process: &Process, started_ns: i64) {
+        let ran = started_ns < self.came_ns && !process.is_gone();
+        self.found[usize::from(process.is_recording())] += u64::from(ran);
     }
 
     /// A process has ended.
@@ -110,6 +127,29 @@ impl Drain {
             self.schedule = Schedule::default();
             self.record_all(on);
         }
+    }
+
+    /// Says of processes that ran already, and stay as they are, where that is not what this collector begins with: those that do not
+    /// record would be missed by nobody.
+    pub(super) fn tell_found(&mut self) {
+        let [off, on] = std::mem::take(&mut self.switch.found);
+        let Some(root) = self.config.standing_root().filter(|_| !self.disabled.is_there) else { return };
+        // What goes by the clock is switched in any case.
+        if self.config.capture.is_some() {
+            return;
+        }
+        let (found, is, order) = match self.config.begin_paused {
+            true => (on, "on", "stop"),
+            false => (off, "off", "start"),
+        };
+        let programs = match found {
+            0 => return,
+            1 => "a program".to_owned(),
+            more => format!("{more} programs"),
+        };
+        let until = format!("gputrace {order} {}", crate::quote(&root));
+        let line = format!("recording is {is} in {programs} that ran already, and stays so until: {until}");
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner).warnings.push_back(line);
     }
 
     /// Has all processes record, or not, from now on, and those that come.

@@ -65,6 +65,7 @@ impl Drain {
         for arrival in came {
             self.take_over(arrival);
         }
+        self.tell_found();
     }
 
     /// Has itself woken up when the process ends. Returns its token.
@@ -155,6 +156,7 @@ impl Drain {
         }
         self.tables.live.began(id);
         self.switch.apply(&mut process, self.clocks.now_ns());
+        self.switch.found(&process, process.start_ns(&self.clocks));
         self.processes.insert(token, process);
         if let Some(end_ns) = superseded {
             self.end_at(token, end_ns);

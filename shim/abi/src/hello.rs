@@ -30,12 +30,28 @@ pub enum Refusal {
     AddressSpace = 2,
     /// The kernel refused to make it: no memory, no descriptor.
     Failed = 3,
+    /// The session's folder, in which the segment is to be a file, has too little free space.
+    NoSpace = 4,
+    /// The process may not make a file in that folder.
+    NotWritable = 5,
+    /// The process has no descriptor left for that file.
+    NoDescriptor = 6,
 }
 
 impl Refusal {
+    /// All of them.
+    pub const ALL: [Refusal; 6] = [
+        Refusal::FileSize,
+        Refusal::AddressSpace,
+        Refusal::Failed,
+        Refusal::NoSpace,
+        Refusal::NotWritable,
+        Refusal::NoDescriptor,
+    ];
+
     /// The refusal with this number.
     pub fn from_number(number: u64) -> Option<Refusal> {
-        [Refusal::FileSize, Refusal::AddressSpace, Refusal::Failed].into_iter().find(|r| *r as u64 == number)
+        Refusal::ALL.into_iter().find(|refusal| *refusal as u64 == number)
     }
 }
 
@@ -81,7 +97,7 @@ mod tests {
 
     #[test]
     fn no_segment_is_as_small_as_the_number_of_a_refusal() {
-        for why in [Refusal::FileSize, Refusal::AddressSpace, Refusal::Failed] {
+        for why in Refusal::ALL {
             assert_eq!(Refusal::from_number(why as u64), Some(why));
             assert!((why as u64) < crate::layout::SMALLEST_BYTES);
         }

@@ -214,7 +214,6 @@ fn start_forked(process: &Process) {
 
 fn finish_start(process: &Process, made: Result<(), Failure>) {
     match &made {
-        Err(Failure::Say(why)) => complain(why),
         Err(Failure::Refuse(why)) => platform::refuse(*why),
         Err(Failure::Silent) | Ok(()) => {}
     }
@@ -228,7 +227,6 @@ enum Failure {
     Silent,
     /// The collector is told, and tells the user once for all processes.
     Refuse(Refusal),
-    Say(&'static [u8]),
 }
 
 impl From<Errno> for Failure {
@@ -268,8 +266,9 @@ fn make_file(bytes: u64, forked: bool, notes: u32) -> Result<Path, Failure> {
         sys::open(path.c_str(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600).map_err(|error| match error.0 {
             // A process of another user, which the launcher names: the session is not open to it.
             libc::EACCES | libc::EPERM => Failure::Silent,
-            libc::EMFILE | libc::ENFILE => Failure::Say(b"no file descriptor is free"),
-            _ => Failure::Say(b"no collector answers and the session folder is not writable"),
+            libc::EMFILE | libc::ENFILE => Failure::Refuse(Refusal::NoDescriptor),
+            libc::ENOSPC | libc::EDQUOT => Failure::Refuse(Refusal::NoSpace),
+            _ => Failure::Refuse(Refusal::NotWritable),
         })?;
     let reserved = if bytes <= sys::free_bytes(&file) / 10 { sys::fallocate(&file, bytes) } else { Err(Errno(0)) };
     let mapped = reserved.and_then(|()| sys::map(bytes as usize, Some(&file)));
@@ -280,7 +279,7 @@ fn make_file(bytes: u64, forked: bool, notes: u32) -> Result<Path, Failure> {
         }
         Err(_) => {
             sys::unlink(path.c_str());
-            Err(Failure::Say(b"no collector answers and the session folder has too little free space"))
+            Err(Failure::Refuse(Refusal::NoSpace))
         }
     }
 }
@@ -360,6 +359,9 @@ fn complain_of(why: Refusal) {
         Refusal::FileSize => b"RLIMIT_FSIZE leaves no room for its segment",
         Refusal::AddressSpace => b"RLIMIT_AS leaves no room for its segment",
         Refusal::Failed => b"its segment could not be made",
+        Refusal::NoSpace => b"the session's folder has too little free space for its segment",
+        Refusal::NotWritable => b"the session's folder is not writable",
+        Refusal::NoDescriptor => b"no file descriptor is free",
     });
 }
 

@@ -1,25 +1,18 @@
 //! Whether the machine has the memory that the options ask for: the kernel's own word for it names neither.
 
-use anyhow::Result;
-
-use crate::launch::exit::{Failure, OWN_FAILURE};
 use crate::render::bytes;
 
-/// Refuses rings that are larger than all of the machine's memory.
-pub(super) fn check(wanted: u64) -> Result<()> {
+/// Refuses rings that are larger than all of the machine's memory; says what is wrong.
+pub(in crate::commands) fn check(wanted: u64) -> Result<(), String> {
     match of_machine() {
         Some(there) if wanted > there => Err(refused(wanted, there)),
         _ => Ok(()),
     }
 }
 
-fn refused(wanted: u64, there: u64) -> anyhow::Error {
+fn refused(wanted: u64, there: u64) -> String {
     let (wanted, there) = (bytes(wanted as f64), bytes(there as f64));
-    let text = format!(
-        "--segment-memory asks for {wanted} for each process, and this machine has {there} of memory; ask for less (16M \
-         unless told)"
-    );
-    Failure::error(OWN_FAILURE, text)
+    format!("--segment-memory asks for {wanted} for each process, and this machine has {there} of memory; ask for less")
 }
 
 /// Bytes of memory of this machine, where the kernel says it.
@@ -48,12 +41,11 @@ mod tests {
     fn what_is_asked_for_and_what_is_there_are_both_named() {
         let there = of_machine().expect("the kernel says it");
         assert!(check(there).is_ok());
-        let text = check(there + 1).expect_err("one byte too many").to_string();
+        let text = check(there + 1).expect_err("one byte too many");
         assert!(text.starts_with("--segment-memory asks for "), "{text}");
         assert_eq!(
-            refused(100 << 40, 24 << 30).to_string(),
-            "--segment-memory asks for 100 TiB for each process, and this machine has 24.0 GiB of memory; ask for less (16M \
-             unless told)"
+            refused(100 << 40, 24 << 30),
+            "--segment-memory asks for 100 TiB for each process, and this machine has 24.0 GiB of memory; ask for less"
         );
     }
 }
