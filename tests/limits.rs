@@ -106,11 +106,16 @@ fn limits_of_descriptors_processes_and_locked_memory_are_respected() {
     for limit in ["-n 12", "-l 0", "-l 64"] {
         scratch.shell(&format!("ulimit {limit}; exec {cuda} dlopen")).with_instant_driver().same();
     }
-    // None left for us: the program has what it needs, and one line says that it is not traced.
+    // None left for us: the program has what it needs, and one line and the trace say that it is not traced.
     let target = scratch.shell(&format!("ulimit -n 4; exec {cuda} dlopen")).with_instant_driver();
     let (plain, traced) = (target.plain(), target.traced().expect(0));
     assert_eq!(plain.stdout, traced.stdout);
-    assert!(traced.own_stderr().ends_with("is not traced: no file descriptor is free\n"), "{}", traced.stderr);
+    let why = "no file descriptor is free in it";
+    let lines = traced.stderr.lines().filter(|line| line.contains(&format!("is not traced: {why}"))).count();
+    assert_eq!(lines, 1, "{}", traced.stderr);
+    let trace = traced.read();
+    let untraced = trace.manifest().untraced;
+    assert!(untraced.iter().any(|process| process.reason == why), "{untraced:?}");
 }
 
 #[test]
