@@ -387,3 +387,22 @@ fn a_file_that_was_cut_afterwards_is_named() {
     assert!(said.contains("nothing that can be recovered") && said.contains("the trace is not whole"), "{said}");
     assert!(said.contains(&name) && said.contains("cut short or damaged"), "{said}");
 }
+
+#[test]
+fn an_account_that_cannot_be_read_and_a_table_that_is_a_file_are_named() {
+    let scratch = Scratch::new();
+    scratch.gputrace(&["-o", "t", "--", "true"]).expect(0);
+    let folder = scratch.path().join("t");
+    let file = fs::read_dir(folder.join("manifest")).expect("it is there").flatten().next().expect("one").path();
+    let said = recover(&scratch, &file, 2);
+    assert!(said.contains("is not a trace: a trace is a folder"), "{said}");
+    // What a machine that lost its power may leave of it.
+    fs::write(&file, "").expect("it is emptied");
+    let said = recover(&scratch, &folder, 0);
+    assert!(said.contains("what was known of losses went with the manifest, which could not be read"), "{said}");
+    fs::write(folder.join("launches"), "").expect("a file");
+    let said = recover(&scratch, &folder, 1);
+    assert!(said.contains("launches: is a file, where a trace has a folder"), "{said}");
+    let report = scratch.gputrace(&["report", folder.to_str().expect("a plain path")]).expect(1);
+    assert!(report.stderr.contains("launches: is a file, where a trace has a folder"), "{}", report.stderr);
+}

@@ -16,7 +16,7 @@ use crate::progress::{self, Unit};
 use crate::render::number;
 use crate::say;
 use crate::terminal;
-use crate::trace::Trace;
+use crate::trace::{Trace, TraceError};
 
 /// Recovers all of them, says what came of each, and fails where a file is not whole that nobody can recover.
 pub(crate) fn run(args: &RecoverArgs) -> Result<()> {
@@ -57,6 +57,9 @@ pub(crate) fn run(args: &RecoverArgs) -> Result<()> {
 /// What was recovered. None: there was nothing to recover.
 fn one(trace: &Path, host_is_gone: bool) -> Result<Option<String>> {
     let name = trace.display();
+    if trace.exists() && !trace.is_dir() {
+        return Err(wrong(TraceError::NotAFolder(trace.to_owned()).to_string()));
+    }
     let all = launchers(trace)?;
     if all.is_empty() {
         return Err(wrong(format!("{name}: no trace")));
@@ -114,10 +117,14 @@ fn what(manifests: &[Manifest]) -> String {
     let accounts = manifests.iter().flat_map(Manifest::accounts).flat_map(|p| p.accounting.values());
     let kept: u64 = accounts.map(|count| count.kept()).sum();
     let lost: u64 = manifests.iter().filter_map(|manifest| manifest.recovered).map(|recovered| recovered.lost).sum();
+    let unknown = match manifests.iter().filter(|manifest| manifest.is_made_anew()).count() {
+        0 => "",
+        _ => "; what was known of losses went with the manifest, which could not be read",
+    };
     let of = if manifests.len() > 1 { format!(", of {} launchers", manifests.len()) } else { String::new() };
     let (kept, lost) = (number(kept as f64), number(lost as f64));
     format!(
-        "{of}: {kept} events; {lost} are known to be lost, and what came later, or up to about a second before, is too"
+        "{of}: {kept} events; {lost} are known to be lost, and what came later, or up to about a second before, is too{unknown}"
     )
 }
 

@@ -184,7 +184,11 @@ struct WrittenBy {
 fn list(folder: &Path, problem: &dyn Fn(Problem)) -> Vec<PathBuf> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
-        Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => return vec![],
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
+        Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => {
+            problem(Problem::lost(folder, "is a file, where a trace has a folder: copy the trace again"));
+            return Vec::new();
+        }
         Err(e) => {
             problem(Problem::lost(folder, format!("cannot be read: {e}")));
             return Vec::new();

@@ -298,6 +298,16 @@ fn stays_inside(trace: &Path, host: &str) -> Result<(), RecoverError> {
     Ok(())
 }
 
+/// What such an account says of itself.
+const ACCOUNT_LOST: &str = "the account was lost with its file: what is known of processes is what their rows say";
+
+impl Manifest {
+    /// Whether it was made of the rows alone, in place of one that could not be read.
+    pub fn is_made_anew(&self) -> bool {
+        self.notes.iter().any(|note| note == ACCOUNT_LOST)
+    }
+}
+
 /// The account of a launcher whose own is gone.
 fn unknown(launcher: &Launcher) -> Manifest {
     let mut manifest = Manifest {
@@ -307,6 +317,6 @@ fn unknown(launcher: &Launcher) -> Manifest {
         launcher_id: launcher.id,
         ..Manifest::default()
     };
-    manifest.note("the account was lost with its file: what is known of processes is what their rows say");
+    manifest.note(ACCOUNT_LOST);
     manifest
 }
