@@ -3,6 +3,7 @@
 //! Of the main process (of several ranks the slowest) the steps are compared as samples, whole, by kernel, and for each
 //! analysis whose numbers steps have; of the whole traces every metric, and the tables by call and by call site.
 
+mod incomplete;
 mod kernels;
 mod processes;
 mod quantities;
@@ -68,7 +69,7 @@ impl Change {
 
     /// The same in percent of before, where there was something.
     fn percent(&self) -> Option<f64> {
-        let before = self.before.filter(|before| *before != 0.0)?;
+        let before = self.before.filter(|before| *before != 0.0 && !self.unmeasured)?;
         self.after.map(|after| 100.0 * (after - before) / before.abs())
     }
 }
@@ -107,6 +108,8 @@ pub(crate) struct About {
     pub(crate) timed_by: &'static str,
     /// Launches that have no row, to keep to a budget.
     pub(crate) launches_shed: u64,
+    /// Limits that rows were removed for.
+    pub(crate) removed: String,
     /// That is why its steps are not known.
     pub(crate) steps_unknown: bool,
 }
@@ -195,9 +198,7 @@ impl Diff {
             parts.extend(of_run);
         }
         let samples = samples.filter(|_| per_step).map_or(0, |(old, new)| old.count.min(new.count));
-        if [before, after].iter().any(|side| Shed::of(side.facts.processes()).is_some()) {
-            without_launches(&mut parts);
-        }
+        incomplete::take_back(&mut parts, [before, after].map(|side| side.facts), per_step);
         let [before, after] = about;
         Diff { before, after, per_step, few: samples < FEWEST, parts, unjudged, by_sums: None, problems }
     }
@@ -220,6 +221,7 @@ impl Diff {
             ("command", a.command.clone(), b.command.clone()),
             ("devices", a.devices.join(", "), b.devices.join(", ")),
             ("launches left out for --budget", number(a.launches_shed as f64), number(b.launches_shed as f64)),
+            ("rows removed for", a.removed.clone(), b.removed.clone()),
             ("what times the steps", a.timed_by.to_owned(), b.timed_by.to_owned()),
         ];
         // Without steps nothing times them.
@@ -247,30 +249,9 @@ impl About {
             process: main.map(|subject| side.facts.label(subject.process_id)),
             steps: main.and_then(|subject| subject.steps).map(|steps| steps.count),
             steps_unknown: main.is_some_and(|subject| subject.without_steps().is_some() && subject.steps.is_none()),
+            removed: incomplete::removed_of(side.facts),
             launches_shed: Shed::of(side.facts.processes()).map_or(0, |shed| shed.launches),
             timed_by: main.and_then(|subject| subject.steps).map_or("", |steps| steps.whose()),
-        }
-    }
-}
-
-/// Takes back what is compared of launches, where one trace has not all of them.
-fn without_launches(parts: &mut [Part]) {
-    const WHY: &str = "launches were left out to keep to --budget";
-    for part in parts {
-        let analysis = ALL.iter().find(|analysis| analysis.name() == part.name);
-        let is_of_launches = |row: &Change| match part.name.as_str() {
-            // The analysis of that name counts none.
-            "steps" => quantities::is_of_launches(&row.what),
-            name if name.ends_with(".per_step") => quantities::is_of_launches(&row.what),
-            KERNEL_LAUNCHES => true,
-            KERNEL_TIMES => part.title.contains(LAUNCH_TIME),
-            name if name.starts_with("launch-overhead.") => true,
-            _ => analysis
-                .is_some_and(|of| of.metrics().iter().any(|metric| metric.of_launches && metric.key == row.what)),
-        };
-        let touched: Vec<bool> = part.rows.iter().map(is_of_launches).collect();
-        for (row, _) in part.rows.iter_mut().zip(touched).filter(|(_, touched)| *touched) {
-            (row.unmeasured, row.beyond, row.note) = (true, None, Some(format!("not compared: {WHY}")));
         }
     }
 }

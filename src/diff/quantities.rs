@@ -3,6 +3,8 @@
 //! What a step's calls did is as the report has it (`passes::step_sums`): a copy, a free or an allocation that waited for
 //! earlier work is a wait, and its waiting is time in waits. To add a quantity: write its line.
 
+use gputrace_collectors::schema::TableId;
+
 use super::{Change, Part, Samples, compare};
 use crate::analysis::{StepCause, Tally, Unit};
 
@@ -108,6 +110,25 @@ pub(super) fn is_of_launches(what: &str) -> bool {
     matches!(what, LAUNCHES | LAUNCH_TIME | GIVEN | "time in the driver")
 }
 
+/// The tables whose rows the quantity of this name counts or sums. How long a step took is known without any of them.
+pub(super) fn tables(what: &str) -> &'static [TableId] {
+    use TableId::*;
+    match what {
+        LAUNCHES | LAUNCH_TIME => &[Launches],
+        GIVEN => &[Launches, CommandBuffers],
+        // Copies, frees and allocations wait too.
+        "waits" | "time in waits" => &[Syncs, Transfers, DeviceMemory],
+        "copies and sets" | BYTES | "time in copies and sets" => &[Transfers],
+        "allocation and free calls" | "time in allocation and free" => &[DeviceMemory],
+        "module loads" | "time in module loads" => &[Api],
+        "time in the driver" => &[Launches, Syncs, Transfers, DeviceMemory, Api],
+        "system waits" | "time in system waits" => &[OsWaits],
+        "kernels that ran" | "time of kernels on the GPU" => &[Kernels],
+        "GPU busy" | "GPU idle" => &[Kernels, DeviceCopies],
+        _ => &[],
+    }
+}
+
 /// Whether steps tell of an analysis.
 pub(super) fn tell_of(analysis: &str) -> bool {
     analysis == "steps" || QUANTITIES.iter().any(|quantity| quantity.analyses.contains(&analysis))
@@ -154,7 +175,8 @@ fn rows(before: &Samples, after: &Samples, wanted: impl Fn(&Quantity) -> bool) -
         };
         let told = change.before.is_some() && change.after.is_some();
         let change = if told { change } else { Change { beyond: None, ..change }.unmeasured("before", "after") };
-        (old != 0.0 || new != 0.0).then_some(change)
+        let any = (old != 0.0 || new != 0.0) && (change.before.is_some() || change.after.is_some());
+        any.then_some(change)
     };
     QUANTITIES.iter().enumerate().filter(|(_, quantity)| wanted(quantity)).filter_map(row).collect()
 }

@@ -1,6 +1,7 @@
 //! Two made traces: what differs beyond the spread, what is not compared.
 
 use gputrace_collectors::manifest::{HookBudget, ShedPart};
+use gputrace_collectors::schema::TableId;
 
 use super::quantities::GIVEN;
 use super::*;
@@ -55,6 +56,27 @@ fn launches_are_not_compared_where_some_were_left_out() {
         assert_eq!(row(diff, "steps", "waits").beyond, Some(true));
         assert!(diff.apart(16).contains(&"launches left out for --budget (0 / 9)".to_owned()), "{:?}", diff.apart(16));
         assert!(text(diff).contains("not known"), "{}", text(diff));
+    });
+}
+
+#[test]
+fn rows_that_were_removed_are_no_zero() {
+    let (one, mut other) = (made(1, 1, "gemm"), made(2, 2, "gemm"));
+    let why = "not compared: rows of launches were removed after to keep to --max-size";
+    assert!(other.remove_before(TableId::Launches, START + 900_000_000) > 100);
+    compared(&one, &other, |diff| {
+        let launches = row(diff, "steps", "launches");
+        assert_eq!((launches.before, launches.after, launches.beyond), (Some(3.0), None, None));
+        assert_eq!(launches.note.as_deref(), Some(why));
+        assert!(row(diff, "steps", "time in the driver").unmeasured);
+        assert_eq!(row(diff, "steps", "waits").beyond, Some(true));
+        let kernels = diff.parts.iter().filter(|part| part.name.starts_with("kernels."));
+        assert!(kernels.flat_map(|part| &part.rows).all(|row| row.unmeasured), "{:?}", diff.parts);
+        assert!(text(diff).contains("rows removed for (none / --max-size)"), "{}", text(diff));
+    });
+    compared(&other, &other, |diff| {
+        let steps = diff.parts.iter().find(|part| part.name == "steps").expect("steps");
+        assert!(steps.note.as_deref() == Some(why) && steps.rows.iter().all(|row| row.what != "launches"), "{steps:?}");
     });
 }
 

@@ -1,0 +1,72 @@
+//! What one of the traces has only in part, and what is therefore not compared: launches that were left out for a budget, and rows that
+//! were removed to keep to a limit.
+
+use gputrace_collectors::schema::TableId;
+
+use super::quantities::{self, LAUNCH_TIME};
+use super::{Change, KERNEL_LAUNCHES, KERNEL_TIMES, Part};
+use crate::analysis::{ALL, Facts, Shed, loss, removed};
+
+/// Takes back what is compared of it; `in_steps`: numbers are of steady steps, not of the run.
+pub(super) fn take_back(parts: &mut [Part], traces: [&Facts<'_>; 2], in_steps: bool) {
+    let shed = traces.iter().any(|facts| Shed::of(facts.processes()).is_some());
+    for part in parts {
+        let of_launches: Vec<bool> = part.rows.iter().map(|row| shed && is_of_launches(part, row)).collect();
+        let tables: Vec<&[TableId]> = part.rows.iter().map(|row| tables(part, row)).collect();
+        for ((row, of_launches), tables) in part.rows.iter_mut().zip(of_launches).zip(tables) {
+            let mut why = of_launches.then(|| "launches were left out to keep to --budget".to_owned());
+            let values = [&mut row.before, &mut row.after].into_iter().zip(["before", "after"]);
+            for ((value, name), facts) in values.zip(traces) {
+                if let Some(lacks) = removed::lacks(facts, tables, in_steps) {
+                    // What is left is no number of all of them.
+                    *value = None;
+                    why = Some(format!("rows of {} were removed {name} to keep to {}", lacks.table, lacks.limit));
+                }
+            }
+            if let Some(why) = why {
+                (row.unmeasured, row.beyond, row.note) = (true, None, Some(format!("not compared: {why}")));
+            }
+        }
+        // Of what neither has all of there is nothing to show.
+        let shown = |row: &Change| row.before.is_some() || row.after.is_some();
+        let unknown = part.rows.iter().find(|row| !shown(row)).and_then(|row| row.note.clone());
+        part.rows.retain(shown);
+        part.note = part.note.take().or(unknown);
+    }
+}
+
+/// The limits for which rows of a trace were removed.
+pub(super) fn removed_of(facts: &Facts<'_>) -> String {
+    let all = loss::removed(facts.trace);
+    let mut limits: Vec<&str> = all.iter().map(|of| of.limit.as_str()).collect();
+    limits.sort_unstable();
+    limits.dedup();
+    if limits.is_empty() { "none".to_owned() } else { limits.join(", ") }
+}
+
+/// The tables whose rows a number is made of; a metric of the run says itself what it lacks.
+fn tables(part: &Part, row: &Change) -> &'static [TableId] {
+    match part.name.as_str() {
+        "steps" => quantities::tables(&row.what),
+        name if name.ends_with(".per_step") => quantities::tables(&row.what),
+        KERNEL_LAUNCHES => &[TableId::Launches],
+        KERNEL_TIMES if part.title.contains(LAUNCH_TIME) => &[TableId::Launches],
+        KERNEL_TIMES => &[TableId::Kernels],
+        _ => &[],
+    }
+}
+
+fn is_of_launches(part: &Part, row: &Change) -> bool {
+    let is_metric = || {
+        let analysis = ALL.iter().find(|analysis| analysis.name() == part.name);
+        analysis.is_some_and(|of| of.metrics().iter().any(|metric| metric.of_launches && metric.key == row.what))
+    };
+    match part.name.as_str() {
+        // The analysis of that name counts none.
+        "steps" => quantities::is_of_launches(&row.what),
+        name if name.ends_with(".per_step") => quantities::is_of_launches(&row.what),
+        KERNEL_LAUNCHES => true,
+        KERNEL_TIMES => part.title.contains(LAUNCH_TIME),
+        name => name.starts_with("launch-overhead.") || is_metric(),
+    }
+}
