@@ -294,6 +294,7 @@ fn a_running_session_is_asked_by_its_folder() {
     let made = session.stop(running, &file) as i64;
     session.settle();
     session.end(libc::SIGTERM);
+    one_line(&scratch.gputrace(&["top", &root, "--once"]).expect(1).stderr, "no collector is at work there");
     let recorded: usize = grids(&Trace::open(&session.trace)).iter().map(|(_, count)| count).sum();
     assert!(recorded >= 200 && recorded as i64 <= made - from + 5, "{recorded} of {from}..{made}");
 }

@@ -33,8 +33,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<Ending> {
             // What refuses at once is no session to look at.
             match asks(session.clone())() {
                 News::Now(_) => top::show(asks(session), &options)?,
-                News::Over => return Err(anyhow::Error::new(Over(None)).context(of())),
-                News::Silent(why) => return Err(anyhow::anyhow!(why).context(of())),
+                News::Over(why) | News::Silent(why) => return Err(anyhow::anyhow!(why).context(of())),
             }
         }
         Err(error) => {
@@ -63,7 +62,7 @@ fn asks(session: Found) -> Ask {
             Ok(snapshot) => News::Now(Box::new(snapshot)),
             Err(why) => News::Silent(why),
         },
-        Err(error) if error.is::<Over>() => News::Over,
+        Err(error) if error.is::<Over>() => News::Over(error.to_string()),
         Err(error) => News::Silent(format!("{error:#}")),
     })
 }

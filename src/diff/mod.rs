@@ -16,7 +16,7 @@ mod tables;
 use std::collections::BTreeSet;
 
 use crate::analysis::summary::main_subject;
-use crate::analysis::{ALL, Analysis, Facts, Need, Section, Shed, Unit, answer, answer_by_sums, lacks_rows};
+use crate::analysis::{Analysis, Facts, Need, Section, Shed, Unit, answer, answer_by_sums, lacks_rows};
 use crate::findings;
 use crate::render::number;
 use crate::trace::{Problem, shortened};

@@ -5,7 +5,7 @@ use gputrace_collectors::schema::TableId;
 
 use super::quantities::GIVEN;
 use super::*;
-use crate::analysis::Value;
+use crate::analysis::{ALL, Value};
 use crate::trace::testing::{START, TestTrace};
 use crate::trace::{Filter, Trace};
 

@@ -11,8 +11,8 @@ use gputrace_collectors::live::Snapshot;
 pub(crate) enum News {
     /// How the session is doing.
     Now(Box<Snapshot>),
-    /// There is no session any more.
-    Over,
+    /// There is no session any more, or nobody at work there: which of the two.
+    Over(String),
     /// It did not answer, and why.
     Silent(String),
 }
@@ -41,7 +41,7 @@ impl Feed {
                 let asked = Instant::now();
                 if !paused {
                     let news = ask();
-                    let over = matches!(news, News::Over);
+                    let over = matches!(news, News::Over(_));
                     if tells.send(news).is_err() || over {
                         return;
                     }
@@ -91,7 +91,7 @@ mod tests {
         let asked = Arc::new(AtomicU32::new(0));
         let counts = asked.clone();
         let ask = move || match counts.fetch_add(1, Ordering::Relaxed) {
-            4 => News::Over,
+            4 => News::Over(String::new()),
             _ => News::Silent("busy".to_owned()),
         };
         let begun = Instant::now();
@@ -99,6 +99,6 @@ mod tests {
         let news: Vec<News> = feed.news.iter().collect();
         assert!(begun.elapsed() >= Duration::from_millis(4 * 20));
         assert_eq!((news.len(), asked.load(Ordering::Relaxed)), (5, 5));
-        assert!(matches!(news.last(), Some(News::Over)));
+        assert!(matches!(news.last(), Some(News::Over(_))));
     }
 }

@@ -62,9 +62,8 @@ pub(crate) fn once(mut ask: Ask, options: &Options) -> Result<String> {
                 history.add(*snapshot);
             }
             // It ended meanwhile: what was seen before is all that there is.
-            News::Over if look == 1 => break,
-            News::Over => bail!("it is over"),
-            News::Silent(why) => bail!("{why}"),
+            News::Over(_) if look == 1 => break,
+            News::Over(why) | News::Silent(why) => bail!("{why}"),
         }
     }
     let mut sites = sites.unwrap_or_else(|| SiteFinder::new(0));
@@ -95,7 +94,7 @@ pub(crate) fn show(ask: Ask, options: &Options) -> Result<Option<i32>> {
                 history.add(*snapshot);
                 app.message.clear();
             }
-            Some(News::Over) => {
+            Some(News::Over(_)) => {
                 app.over = true;
                 let trace = history.last().map_or("TRACE", |last| last.trace.as_str());
                 app.message = format!("THE SESSION HAS ENDED: gputrace report {}", gputrace_collectors::quote(trace));
