@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use gputrace_collectors::manifest::Count;
 use gputrace_collectors::schema::TableId;
 use gputrace_collectors::{Manifest, quote};
 
@@ -302,11 +303,17 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
     }
     if let Some(stopped) = trace.manifests().find(|manifest| !manifest.complete && manifest.stopped_ns.is_some()) {
         let session = stopped.standing.as_deref().filter(|root| std::path::Path::new(root).exists());
-        out.push_str(if session.is_some() {
-            "gputrace collect was stopped: what runs on records into its rings, and the next one goes on here\n"
-        } else {
-            "gputrace collect was stopped, and its session is not here: gputrace recover ends the trace\n"
+        let running = stopped.processes.iter().filter(|process| process.running);
+        let waiting: u64 = running.flat_map(|process| process.accounting.values()).map(Count::waiting).sum();
+        out.push_str("gputrace collect was stopped");
+        out.push_str(match session {
+            Some(_) => ": what runs on records into its rings, and the next one goes on here",
+            None => ", and its session is not here: gputrace recover ends the trace",
         });
+        if waiting > 0 && session.is_some() {
+            let _ = write!(out, "; {} waited there then", counted(waiting as f64, "event", "events"));
+        }
+        out.push('\n');
     }
     if own.incomplete {
         let _ = writeln!(out, "{}: what it had written is reported", loss::why_incomplete(trace));
@@ -314,4 +321,29 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
     let folders: Vec<String> = trace.folders.iter().map(|f| quote(&f.to_string_lossy())).collect();
     let _ = writeln!(out, "next: gputrace report {}   ({})", folders.join(" "), file_size(trace.bytes));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use gputrace_collectors::manifest::Count;
+
+    use super::super::Summary;
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn what_waits_in_the_rings_of_a_session_that_was_stopped_is_told() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 100_000_000);
+        trace.thread(1, 11).launch("gemm", 3_000);
+        let about = trace.manifest.as_mut().expect("a manifest");
+        let root = std::env::temp_dir().display().to_string();
+        (about.complete, about.stopped_ns, about.standing) = (false, Some(START + 100_000_000), Some(root));
+        let process = &mut about.processes[0];
+        process.running = true;
+        let count = Count { seen: 1_200, recorded: 900, dropped: 50, in_flight: 1, ..Count::default() };
+        process.accounting.insert("launch".to_owned(), count);
+        let text = trace.section(&Summary).literal.unwrap_or_default();
+        let says = "\ngputrace collect was stopped: what runs on records into its rings, and the next one goes on here; 249 events waited there then\n";
+        assert!(text.contains(says), "{text}");
+    }
 }
