@@ -34,8 +34,8 @@ pub(super) fn lines(content: &Content<'_>) -> String {
     };
     let switched = about().any(KeptDetail::is_switched);
     let all = left_out + kept;
-    // What a collector that was killed, or is at work, had read last was not counted as left out yet.
-    let kept = if intervals.is_empty() && about().all(KeptDetail::is_sums) { 0 } else { kept };
+    // What a collector that was killed, or is at work, had read last was not counted as left out yet; it may still wait for a reason to be kept.
+    let kept = if intervals.is_empty() && !switched { 0 } else { kept };
     let of_all = if all == 0 { String::new() } else { format!(" ({})", share(kept as f64 / all as f64)) };
     let why = about().find_map(|detail| detail.never.as_deref()).filter(|_| intervals.is_empty());
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
@@ -89,4 +89,28 @@ fn limits(detail: &KeptDetail) -> String {
         out.push_str(&format!("  {more} came when there were as many as may be\n"));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use gputrace_collectors::manifest::{Count, KeptDetail};
+
+    use super::super::Summary;
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn what_a_killed_flight_recorder_still_held_is_not_said_to_be_kept() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 100_000_000);
+        let about = trace.manifest.as_mut().expect("a manifest");
+        about.complete = false;
+        about.detail = Some(KeptDetail { mode: "triggered".to_owned(), ..KeptDetail::default() });
+        let count = Count { seen: 35_094, recorded: 418, left_out: 34_676, ..Count::default() };
+        about.processes[0].accounting.insert("launch".to_owned(), count);
+        let text = trace.section(&Summary).literal.unwrap_or_default();
+        assert!(
+            text.contains("single events kept: 0 dumps; 0 of the 36,084 that --detail full writes (0 %)"),
+            "{text}"
+        );
+    }
 }
