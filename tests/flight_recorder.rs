@@ -117,6 +117,19 @@ fn a_critical_xid_error_and_a_gpu_that_idles_after_it_was_busy_are_moments() {
 }
 
 #[test]
+fn a_kernel_that_is_launched_for_the_first_time_late_is_a_moment() {
+    let run = |options: &[&str]| {
+        let scratch = Scratch::new();
+        let run = incident(&scratch, &["700", "slow", "10"], &[&["--flight-recorder", "1"], options].concat());
+        whys(&run.traced().expect(0).read())
+    };
+    let told = run(&["--dump-new-kernel", "500ms"]);
+    assert!(told.len() == 1 && told[0].contains(" launched spin_us_100 for the first time, after "), "{told:?}");
+    assert_eq!(run(&["--dump-new-kernel", "10m"]), Vec::<String>::new());
+    assert_eq!(run(&[]), Vec::<String>::new());
+}
+
+#[test]
 fn a_run_in_which_nothing_happens_keeps_no_single_event_and_says_so() {
     let scratch = Scratch::new();
     let run = incident(&scratch, &["50", "nothing"], &["--flight-recorder"]).traced().expect(0);

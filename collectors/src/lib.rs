@@ -19,6 +19,7 @@ mod clock;
 mod config;
 mod control;
 pub mod counters;
+pub mod demangle;
 pub mod detail;
 mod drain;
 mod encode;

@@ -54,6 +54,14 @@ pub(crate) struct DetailArgs {
     #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(2..=1_000_000), allow_negative_numbers = true)]
     pub(crate) dump_slow_step: Option<u32>,
 
+    /// A kernel that a process launches for the first time, after so long without a new one, is something that happens, too
+    ///
+    /// With ms, s or m, in seconds without. While a program starts its kernels are new one after another; of those that come together
+    /// later (a validation, say) the first one counts. Kernels of graphs show where the GPU's work is recorded (--gpu-time full). Goes
+    /// with --flight-recorder and --detail triggered. Example: --dump-new-kernel 60s
+    #[arg(long, value_name = "TIME", value_parser = parse_idle, allow_negative_numbers = true)]
+    pub(crate) dump_new_kernel: Option<Duration>,
+
     /// A GPU that was busy and has run nothing for so long is something that happens, too: with ms, s or m, in seconds without
     ///
     /// As NVML says, --counters times a second; once, until it is busy again. The recorder should hold more than that. Goes with
@@ -92,6 +100,7 @@ impl DetailArgs {
         let dumps = [
             ("--dump-slow", self.dump_slow.is_some()),
             ("--dump-slow-step", self.dump_slow_step.is_some()),
+            ("--dump-new-kernel", self.dump_new_kernel.is_some()),
             ("--dump-gpu-idle", self.dump_gpu_idle.is_some()),
         ];
         if let Some((name, _)) = dumps.iter().find(|(_, given)| *given && !self.is_triggered()) {
@@ -111,7 +120,12 @@ impl DetailArgs {
     /// For the collector.
     pub(crate) fn wanted(&self) -> Detail {
         let bytes = self.flight_recorder_memory.unwrap_or(QUEUE_BYTES);
-        let also = Triggers { slow: self.dump_slow, slow_step: self.dump_slow_step, gpu_idle: self.dump_gpu_idle };
+        let also = Triggers {
+            slow: self.dump_slow,
+            slow_step: self.dump_slow_step,
+            gpu_idle: self.dump_gpu_idle,
+            new_kernel: self.dump_new_kernel,
+        };
         match self.detail {
             DetailKind::Triggered => Detail::Triggered { before: self.flight_recorder.unwrap_or(BEFORE), bytes, also },
             DetailKind::Windows(length, period) => Detail::Windows { length, period },

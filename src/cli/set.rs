@@ -10,7 +10,7 @@ use super::limits::{parse_size, parse_time};
 #[command(
     override_usage = "gputrace set [SESSION|PID|TRACE] KEY=VALUE...",
     after_help = "Keys, as the options of record: hang-after, max-size, max-age, keep-detail; and of a session with a flight recorder \
-                  dump-slow, dump-slow-step, dump-gpu-idle. Values as there, or off. Prints the folder of the trace; the manifest notes \
+                  dump-slow, dump-slow-step, dump-new-kernel, dump-gpu-idle. Values as there, or off. Prints the folder of the trace; the manifest notes \
                   what was set. Should gputrace be killed, the one that goes on has what the session began with.\n\nExit code: 0 when all was set; 1 if the session refuses, which then \
                   leaves all as it was; 2 if there is no such session or key.\n\nExamples:\n  gputrace set hang-after=60\n  \
                   gputrace set 4711 dump-slow=10 dump-gpu-idle=5s\n  gputrace set serve-trace max-size=50G keep-detail=12h"
@@ -35,7 +35,8 @@ impl SetArgs {
     }
 }
 
-const KEYS: &str = "dump-gpu-idle, dump-slow, dump-slow-step, hang-after, keep-detail, max-age, max-size";
+const KEYS: &str =
+    "dump-gpu-idle, dump-new-kernel, dump-slow, dump-slow-step, hang-after, keep-detail, max-age, max-size";
 
 /// What a word of the command line says, whose times and sizes have units.
 fn setting(word: &str) -> Result<Setting, String> {
@@ -45,7 +46,7 @@ fn setting(word: &str) -> Result<Setting, String> {
     let plain = match value {
         "off" => value.to_owned(),
         "0" if key == "hang-after" => "off".to_owned(),
-        _ if is(&["dump-gpu-idle", "hang-after", "keep-detail", "max-age"]) => {
+        _ if is(&["dump-gpu-idle", "dump-new-kernel", "hang-after", "keep-detail", "max-age"]) => {
             parse_time(value).map_err(|error| format!("{key}: {error}"))?.as_secs_f64().to_string()
         }
         _ if is(&["max-size"]) => parse_size(value).map_err(|error| format!("{key}: {error}"))?.to_string(),

@@ -8,6 +8,8 @@ use std::time::Duration;
 pub enum Setting {
     /// A GPU that idles for so long is a moment worth keeping.
     DumpGpuIdle(Option<Duration>),
+    /// A kernel that is new after so long is one.
+    DumpNewKernel(Option<Duration>),
     /// A wait of so many times what is usual is one.
     DumpSlow(Option<u32>),
     /// A step of so many times the median is one.
@@ -30,6 +32,7 @@ impl Setting {
         let times = || Some(if value == "off" { None } else { Some(value.parse().ok().filter(|times| *times > 1)?) });
         Some(match key {
             "dump-gpu-idle" => Setting::DumpGpuIdle(time()?),
+            "dump-new-kernel" => Setting::DumpNewKernel(time()?),
             "dump-slow" => Setting::DumpSlow(times()?),
             "dump-slow-step" => Setting::DumpSlowStep(times()?),
             "hang-after" => Setting::HangAfter(time()?),
@@ -52,6 +55,7 @@ impl fmt::Display for Setting {
         let times = |times: Option<u32>| times.map_or("off".to_owned(), |times| times.to_string());
         let (key, value) = match *self {
             Setting::DumpGpuIdle(of) => ("dump-gpu-idle", time(of)),
+            Setting::DumpNewKernel(of) => ("dump-new-kernel", time(of)),
             Setting::DumpSlow(of) => ("dump-slow", times(of)),
             Setting::DumpSlowStep(of) => ("dump-slow-step", times(of)),
             Setting::HangAfter(of) => ("hang-after", time(of)),
@@ -72,6 +76,7 @@ mod tests {
         let (time, times) = (Some(Duration::from_millis(1500)), Some(3));
         let all = [
             Setting::DumpGpuIdle(time),
+            Setting::DumpNewKernel(time),
             Setting::DumpSlow(times),
             Setting::DumpSlowStep(None),
             Setting::HangAfter(time),

@@ -10,6 +10,7 @@ mod account;
 mod devices;
 mod failures;
 mod kept;
+mod new_kernels;
 mod packed;
 mod queue;
 mod slow;

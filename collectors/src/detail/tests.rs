@@ -12,7 +12,7 @@ use super::*;
 use crate::manifest::{Count, Manifest, Process};
 use crate::process::pending::Ahead;
 use crate::share::Share;
-use crate::tables::{Call, CommandBuffer, HostAction, HostCall, Range, RangeKind, Tables};
+use crate::tables::{Call, CommandBuffer, HostAction, HostCall, Launch, Range, RangeKind, Tables};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -345,4 +345,41 @@ fn a_failure_that_stays_is_told_from_one_that_does_not() {
     assert_eq!(fail(10 * SECOND, 2), "a call returned 2 (CUDA_ERROR_OUT_OF_MEMORY) in process 41");
     let stays = "a call returned 700 (CUDA_ERROR_ILLEGAL_ADDRESS, which stays: every later call of its context fails) in process 41";
     assert_eq!(fail(20 * SECOND, 700), stays);
+}
+
+#[test]
+fn a_kernel_that_is_new_after_its_process_has_settled_opens_an_interval_where_that_was_asked_for() {
+    let also = Triggers { new_kernel: Some(Duration::from_secs(10)), ..Triggers::default() };
+    let mut stage = Stage::new(Detail::Triggered { before: Duration::from_secs(1), bytes: 1 << 20, also }, 0).unwrap();
+    let mut tables = Tables::new();
+    [(1, "first"), (2, "second"), (3, "_Z5thirdv"), (4, "fourth")]
+        .iter()
+        .for_each(|(id, name)| tables.name(*id, "kernel", name));
+    give(&mut stage, &mut tables);
+    let mut launch = |stage: &mut Stage, process: i64, all: &[(i64, Option<i64>)]| {
+        let mut tables = Tables::new();
+        for (at, name_id) in all {
+            let launch = Launch {
+                name_id: *name_id,
+                function: 9,
+                grid: [1; 3],
+                block: [1; 3],
+                shared_bytes: 0,
+                kernels: None,
+                graph_exec_id: None,
+                stack_launches: None,
+                stands_for: None,
+            };
+            tables.launch(&call(Class::Launch, at * SECOND, process, 0), &launch);
+        }
+        give(stage, &mut tables);
+        stage.describe().intervals.len()
+    };
+    // All are new at the begin, and one that comes soon after the others; another process has its own.
+    assert_eq!(launch(&mut stage, 1, &[(100, Some(1)), (109, Some(2)), (150, Some(1)), (160, None)]), 0);
+    assert_eq!(launch(&mut stage, 2, &[(170, Some(3))]), 0);
+    // Of those that are new together the first one counts, and no kernel counts twice.
+    assert_eq!(launch(&mut stage, 1, &[(200, Some(3)), (203, Some(4)), (230, Some(3)), (240, Some(4))]), 1);
+    let why = "process 41 launched third for the first time, after 91.0 s without a new kernel";
+    assert_eq!(stage.describe().intervals[0].why, why);
 }

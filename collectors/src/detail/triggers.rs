@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::devices::Devices;
 use super::failures::{Failures, Noted};
+use super::new_kernels::NewKernels;
 use super::slow::Slow;
 use super::split::Part;
 use super::steps::SlowSteps;
@@ -23,6 +24,9 @@ pub struct Triggers {
     pub slow_step: Option<u32>,
     /// A device that was busy has run nothing for so long.
     pub gpu_idle: Option<Duration>,
+    /// A kernel is launched for the first time by a process that has launched nothing new for so long.
+    #[serde(default)]
+    pub new_kernel: Option<Duration>,
 }
 
 /// Who looks for them.
@@ -32,6 +36,7 @@ pub(super) struct Watchers {
     slow: Option<Slow>,
     steps: SlowSteps,
     devices: Devices,
+    kernels: NewKernels,
 }
 
 impl Watchers {
@@ -41,6 +46,7 @@ impl Watchers {
             slow: asked.slow.map(Slow::new),
             steps: SlowSteps::new(asked.slow_step),
             devices: Devices::new(asked.gpu_idle),
+            kernels: NewKernels::new(asked.new_kernel),
             asked,
         }
     }
@@ -57,6 +63,7 @@ impl Watchers {
         }
         self.steps.ask(asked.slow_step);
         self.devices.ask(asked.gpu_idle);
+        self.kernels.ask(asked.new_kernel);
         self.asked = asked;
     }
 
@@ -64,6 +71,7 @@ impl Watchers {
     pub(super) fn learn(&mut self, message: &Message) {
         self.failures.learn(message);
         self.steps.learn(message);
+        self.kernels.learn(message);
     }
 
     /// Makes room of what is known of processes that have ended long ago.
@@ -71,6 +79,7 @@ impl Watchers {
         self.failures.forget(among);
         self.slow.iter_mut().for_each(|slow| slow.forget(among));
         self.steps.forget(among);
+        self.kernels.forget(among);
     }
 
     /// What a batch of single events tells.
@@ -79,7 +88,7 @@ impl Watchers {
         let name = |function| self.failures.name(function);
         let slowest = self.slow.as_mut().and_then(|slow| slow.slowest_of(part, name));
         let step = self.steps.slowest_of(part);
-        failed.into_iter().chain(slowest).chain(step)
+        failed.into_iter().chain(slowest).chain(step).chain(self.kernels.first_of(part))
     }
 
     /// What a reading of a device tells.

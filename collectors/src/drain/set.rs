@@ -22,6 +22,7 @@ impl Drain {
                     return client.answer(Err("NVML says whether a GPU idles, and this session reads no counters"));
                 }
                 Setting::DumpGpuIdle(idle) => of_triggers.map(|also| also.gpu_idle = idle),
+                Setting::DumpNewKernel(settled) => of_triggers.map(|also| also.new_kernel = settled),
                 Setting::DumpSlow(times) => of_triggers.map(|also| also.slow = times),
                 Setting::DumpSlowStep(times) => of_triggers.map(|also| also.slow_step = times),
                 Setting::HangAfter(after) => {
