@@ -69,4 +69,17 @@ mod tests {
         assert_eq!(printable("gemm_\u{202e}oof\u{2066}"), "gemm_\\u{202e}oof\\u{2066}");
         assert_eq!(printable("a\u{1b}[31m \u{5d0}\u{4f60}"), "a\u{fffd}[31m \u{5d0}\u{4f60}", "letters stay");
     }
+
+    #[test]
+    fn a_name_that_would_explode_is_shown_as_it_is() {
+        // pair<int, int>, then a pair of two of those, and so on: each argument is twice as long as the one before.
+        let id = |n: u32| char::from_digit(n, 36).unwrap().to_ascii_uppercase();
+        let pairs: String = (1..34).map(|n| format!("S0_IS{0}_S{0}_E", id(n))).collect();
+        let bomb = format!("_Z1fI1pIiiE{pairs}Evv");
+        assert!(demangled("_Z1fI1pIiiES0_IS1_S1_EEvv").contains("p<p<int, int>, p<int, int> >"));
+        let nested = (0..200).fold("i".to_owned(), |inner, _| format!("1tI{inner}E"));
+        for name in [bomb, format!("_Z1fI{nested}Evv"), "_Z".repeat(9000)] {
+            assert!(full_name(&name).len() <= LONGEST.max(name.len()));
+        }
+    }
 }

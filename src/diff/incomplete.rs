@@ -70,3 +70,55 @@ fn is_of_launches(part: &Part, row: &Change) -> bool {
         name => name.starts_with("launch-overhead.") || is_metric(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gputrace_collectors::manifest::{HookBudget, ShedPart};
+    use gputrace_collectors::schema::TableId;
+
+    use crate::diff::tests::{compared, made, row, text};
+    use crate::trace::testing::START;
+
+    #[test]
+    fn launches_are_not_compared_where_some_were_left_out() {
+        let (one, mut other) = (made(1, 1, "gemm"), made(2, 2, "gemm"));
+        let part = ShedPart { what: "launches".into(), sampled_out: 9, ..ShedPart::default() };
+        let budget = HookBudget { shed: vec![part], ..HookBudget::default() };
+        other.manifest.as_mut().expect("a manifest").processes[0].budget = Some(budget);
+        compared(&one, &other, |diff| {
+            let launches = row(diff, "steps", "launches");
+            assert!(launches.unmeasured && launches.beyond.is_none() && launches.note.is_some(), "{launches:?}");
+            assert_eq!(row(diff, "steps", "waits").beyond, Some(true));
+            assert!(
+                diff.apart(16).contains(&"launches left out for --budget (0 / 9)".to_owned()),
+                "{:?}",
+                diff.apart(16)
+            );
+            assert!(text(diff).contains("not known"), "{}", text(diff));
+        });
+    }
+
+    #[test]
+    fn rows_that_were_removed_are_no_zero() {
+        let (one, mut other) = (made(1, 1, "gemm"), made(2, 2, "gemm"));
+        let why = "not compared: rows of launches were removed after to keep to --max-size";
+        assert!(other.remove_before(TableId::Launches, START + 900_000_000) > 100);
+        compared(&one, &other, |diff| {
+            let launches = row(diff, "steps", "launches");
+            assert_eq!((launches.before, launches.after, launches.beyond), (Some(3.0), None, None));
+            assert_eq!(launches.note.as_deref(), Some(why));
+            assert!(row(diff, "steps", "time in the driver").unmeasured);
+            assert_eq!(row(diff, "steps", "waits").beyond, Some(true));
+            let kernels = diff.parts.iter().filter(|part| part.name.starts_with("kernels."));
+            assert!(kernels.flat_map(|part| &part.rows).all(|row| row.unmeasured), "{:?}", diff.parts);
+            assert!(text(diff).contains("rows removed for (none / --max-size)"), "{}", text(diff));
+        });
+        compared(&other, &other, |diff| {
+            let steps = diff.parts.iter().find(|part| part.name == "steps").expect("steps");
+            assert!(
+                steps.note.as_deref() == Some(why) && steps.rows.iter().all(|row| row.what != "launches"),
+                "{steps:?}"
+            );
+        });
+    }
+}

@@ -1,8 +1,5 @@
 //! Two made traces: what differs beyond the spread, what is not compared.
 
-use gputrace_collectors::manifest::{HookBudget, ShedPart};
-use gputrace_collectors::schema::TableId;
-
 use super::quantities::GIVEN;
 use super::*;
 use crate::analysis::{ALL, Value};
@@ -10,7 +7,7 @@ use crate::trace::testing::{START, TestTrace};
 use crate::trace::{Filter, Trace};
 
 /// A loop of 60 steps with noise; `waits` of them in a step, and a kernel of this name.
-fn made(seed: i64, waits: usize, kernel: &str) -> TestTrace {
+pub(super) fn made(seed: i64, waits: usize, kernel: &str) -> TestTrace {
     let mut trace = TestTrace::new();
     trace.process(1, 100, None, START + 1_000_000_000);
     let mut thread = trace.thread(1, 11);
@@ -27,11 +24,11 @@ fn made(seed: i64, waits: usize, kernel: &str) -> TestTrace {
 }
 
 /// As a pipe has it.
-fn text(diff: &Diff) -> String {
+pub(super) fn text(diff: &Diff) -> String {
     super::text(diff, 100)
 }
 
-fn compared<T>(before: &TestTrace, after: &TestTrace, with: impl FnOnce(&Diff) -> T) -> T {
+pub(super) fn compared<T>(before: &TestTrace, after: &TestTrace, with: impl FnOnce(&Diff) -> T) -> T {
     let traces: [Trace; 2] = [before.open(), after.open()];
     let filter = Filter::default();
     let facts = [0, 1].map(|i| Facts::gather(&traces[i], &filter, &needs(ALL, false)));
@@ -39,45 +36,9 @@ fn compared<T>(before: &TestTrace, after: &TestTrace, with: impl FnOnce(&Diff) -
     with(&Diff::of(&before, &after, ALL, &OWN_PARTS))
 }
 
-fn row(diff: &Diff, part: &str, what: &str) -> Change {
+pub(super) fn row(diff: &Diff, part: &str, what: &str) -> Change {
     let part = diff.parts.iter().find(|p| p.name == part).unwrap_or_else(|| panic!("no {part}"));
     part.rows.iter().find(|row| row.what == what).unwrap_or_else(|| panic!("no {what} in {part:?}")).clone()
-}
-
-#[test]
-fn launches_are_not_compared_where_some_were_left_out() {
-    let (one, mut other) = (made(1, 1, "gemm"), made(2, 2, "gemm"));
-    let part = ShedPart { what: "launches".into(), sampled_out: 9, ..ShedPart::default() };
-    let budget = HookBudget { shed: vec![part], ..HookBudget::default() };
-    other.manifest.as_mut().expect("a manifest").processes[0].budget = Some(budget);
-    compared(&one, &other, |diff| {
-        let launches = row(diff, "steps", "launches");
-        assert!(launches.unmeasured && launches.beyond.is_none() && launches.note.is_some(), "{launches:?}");
-        assert_eq!(row(diff, "steps", "waits").beyond, Some(true));
-        assert!(diff.apart(16).contains(&"launches left out for --budget (0 / 9)".to_owned()), "{:?}", diff.apart(16));
-        assert!(text(diff).contains("not known"), "{}", text(diff));
-    });
-}
-
-#[test]
-fn rows_that_were_removed_are_no_zero() {
-    let (one, mut other) = (made(1, 1, "gemm"), made(2, 2, "gemm"));
-    let why = "not compared: rows of launches were removed after to keep to --max-size";
-    assert!(other.remove_before(TableId::Launches, START + 900_000_000) > 100);
-    compared(&one, &other, |diff| {
-        let launches = row(diff, "steps", "launches");
-        assert_eq!((launches.before, launches.after, launches.beyond), (Some(3.0), None, None));
-        assert_eq!(launches.note.as_deref(), Some(why));
-        assert!(row(diff, "steps", "time in the driver").unmeasured);
-        assert_eq!(row(diff, "steps", "waits").beyond, Some(true));
-        let kernels = diff.parts.iter().filter(|part| part.name.starts_with("kernels."));
-        assert!(kernels.flat_map(|part| &part.rows).all(|row| row.unmeasured), "{:?}", diff.parts);
-        assert!(text(diff).contains("rows removed for (none / --max-size)"), "{}", text(diff));
-    });
-    compared(&other, &other, |diff| {
-        let steps = diff.parts.iter().find(|part| part.name == "steps").expect("steps");
-        assert!(steps.note.as_deref() == Some(why) && steps.rows.iter().all(|row| row.what != "launches"), "{steps:?}");
-    });
 }
 
 #[test]
