@@ -2,6 +2,7 @@
 
 use gputrace_collectors::manifest::KeptDetail;
 
+use crate::faults::one_line;
 use crate::standing::Session;
 use crate::switching::grids;
 use crate::util::{Scratch, Trace};
@@ -58,4 +59,48 @@ fn single_events_of_one_turn_are_not_denied_by_the_next() {
     assert!(now >= all + 500, "{now} of the first and the third collector, {all} of the first");
     let said = scratch.gputrace(&["report", "trace"]).expect(0).text();
     assert!(said.contains("all events, since a collector went on that keeps them"), "{said}");
+}
+
+#[test]
+fn one_collector_has_several_sessions_and_a_program_of_each_is_in_their_trace() {
+    let scratch = Scratch::new();
+    let (mut first, mut second) = (Session::new(&scratch, &[]), Session::new(&scratch, &[]));
+    second.root = scratch.path().join("second");
+    let root: &str = Box::leak(second.root.display().to_string().into_boxed_str());
+    first.options = Box::leak(Box::new([root, "--detail", "full"]));
+    first.collect();
+    let files = ["one", "two"].map(|name| first.file(name));
+    let running = [first.start(&files[0]), second.start(&files[1])];
+    files.iter().for_each(|file| first.until_made(file, 300));
+    let (code, said) = first.end(libc::SIGTERM);
+    assert_eq!((code, said.matches("stopped; 1 processes record on into their rings").count()), (Some(0), 2), "{said}");
+    // Both go on, with the trace that they had.
+    first.collect();
+    files.iter().for_each(|file| first.until_made(file, 300));
+    let [one, two] = running;
+    let made = [first.stop(one, &files[0]), second.stop(two, &files[1])];
+    first.settle();
+    second.settle();
+    assert_eq!(first.end(libc::SIGTERM).0, Some(0));
+    let trace = Trace::open(&first.trace);
+    trace.assert_balanced();
+    let manifests = trace.manifests();
+    let launches = |session: &Session<'_>| {
+        let root = session.root.display().to_string();
+        let own = manifests.iter().find(|manifest| manifest.standing.as_deref() == Some(&root)).expect("its account");
+        own.processes
+            .iter()
+            .filter_map(|process| process.accounting.get("launch"))
+            .map(|count| count.recorded)
+            .sum::<u64>()
+    };
+    assert_eq!((manifests.len(), [launches(&first), launches(&second)]), (2, made));
+    assert_eq!(grids(&trace).iter().map(|(_, count)| *count as u64).sum::<u64>(), made[0] + made[1]);
+    // Of which none can be begun, none is.
+    let file = scratch.file("no-folder", "");
+    let roots = [scratch.path().join("third"), file].map(|path| path.display().to_string());
+    scratch.gputrace(&["collect", &roots[0], &roots[1]]).expect(1);
+    assert!(!scratch.path().join("third").exists());
+    let metrics = scratch.gputrace(&["collect", &roots[0], root, "--metrics", "0"]).expect(2);
+    one_line(&metrics.stderr, "metrics are of one session");
 }

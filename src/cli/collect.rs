@@ -10,10 +10,10 @@ use super::record::RecordArgs;
 /// Options of `collect`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    override_usage = "gputrace collect [SESSION] [OPTIONS]",
+    override_usage = "gputrace collect [SESSION]... [OPTIONS]",
     after_help = "It runs until SIGTERM or Ctrl-C. What is traced then runs on, and records into its rings; the next gputrace collect of the session \
                   goes on there, a newer version too. Exit code: 0 when it was stopped and all is written, 1 if not.\n\nExamples:\n  \
-                  gputrace collect -o /var/tmp/trace &\n  gputrace env -- python serve.py\n  \
+                  gputrace collect -o /var/tmp/trace &\n  gputrace collect /run/gputrace/serving /run/gputrace/training -o /var/tmp/trace\n  gputrace env -- python serve.py\n  \
                   gputrace collect /run/gputrace --detail windows=1s/60s --gpu-time auto --budget 1 -o /var/tmp/trace"
 )]
 #[command(mut_arg("malloc", |arg| arg.default_value("off")))]
@@ -22,11 +22,11 @@ use super::record::RecordArgs;
 #[command(mut_arg("command", |arg| arg.hide(true)))]
 #[command(mut_arg("grace", |arg| arg.hide(true)))]
 pub(crate) struct CollectArgs {
-    /// Folder of the session, which stays. Default: gputrace in XDG_RUNTIME_DIR, else /dev/shm/gputrace-UID
+    /// Folder of the session, which stays; several, for one collector of all. Default: gputrace in XDG_RUNTIME_DIR, else /dev/shm/gputrace-UID
     ///
-    /// In memory (tmpfs), and the user's own: mode 0700, or 0711 where root made it. Processes of other users that are started with it are not traced.
+    /// Sessions that begin together write to one trace, and limits of size are of each. In memory (tmpfs), and the user's own: mode 0700, or 0711 where root made it. Processes of other users that are started with it are not traced.
     #[arg(value_name = "SESSION")]
-    pub(crate) session: Option<PathBuf>,
+    pub(crate) sessions: Vec<PathBuf>,
 
     /// What is recorded, as for record.
     #[command(flatten)]

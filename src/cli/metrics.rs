@@ -45,7 +45,7 @@ pub(crate) struct MetricsArgs {
 
 impl MetricsArgs {
     /// Whether anybody is to hear of them.
-    pub(super) fn are_told(&self) -> bool {
+    pub(crate) fn are_told(&self) -> bool {
         #[cfg(feature = "otlp")]
         let pushed = self.otlp.is_some();
         #[cfg(not(feature = "otlp"))]

@@ -1,39 +1,31 @@
-//! `gputrace collect`: the collector of a session that is there whether it runs or not; and `gputrace env`, with what programs are started
+//! `gputrace collect`: the collector of sessions that are there whether it runs or not; and `gputrace env`, with what programs are started
 //! to be traced by it.
 
 mod brakes;
+mod session;
 
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use gputrace_collectors::heir::standing::left;
-use gputrace_collectors::manifest::{self, Manifest};
-use gputrace_collectors::recover::{self, Launcher, TakeOverError};
-use gputrace_collectors::{Config, Running, Warnings, take_over};
 
-use self::brakes::Brakes;
-use super::record::{memory, metrics, wanted};
+use self::session::Session;
+use super::record::{memory, metrics};
 use super::select::wrong;
-use crate::cli::{CollectArgs, EnvArgs, EnvFormat, RecordArgs, Switch};
+use crate::cli::{CollectArgs, EnvArgs, EnvFormat};
 use crate::launch::exit::{Ending, Failure, OWN_FAILURE};
 use crate::launch::find_command::find_command;
 use crate::launch::inherited::Inherited;
-use crate::launch::names::host;
 use crate::launch::signals::{self, Signals};
 use crate::launch::spawn::{self, Program};
-use crate::launch::standing::{self, About, Standing};
-use crate::launch::trace_folder::TraceFolder;
+use crate::launch::standing::{self, Standing};
 use crate::launch::{environ, links, others, shim};
-use crate::{note, say};
+use crate::say;
 
 /// How often warnings are looked for.
 const LOOK: Duration = Duration::from_millis(250);
-/// Time for all to be on the disk when it is told to stop; who stops services waits for 90 s as a rule.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Collects until it is told to stop.
 pub(crate) fn run(args: CollectArgs) -> Result<Ending> {
@@ -48,7 +40,7 @@ fn collect(args: CollectArgs) -> Result<Ending> {
             "sessions that outlive gputrace are of Linux only; gputrace -- COMMAND traces a command here",
         ));
     }
-    let CollectArgs { session, record } = args;
+    let CollectArgs { sessions, record } = args;
     if !record.command.is_empty() {
         return Err(wrong("collect starts no command: gputrace env -- COMMAND does, in the session"));
     }
@@ -56,160 +48,44 @@ fn collect(args: CollectArgs) -> Result<Ending> {
     memory::check(record.segment_memory).map_err(wrong)?;
     let shim = shim::find_library(shim::SHIM)
         .map_err(|missing| anyhow!("{} is {missing}; install it beside gputrace", shim::SHIM))?;
+    if sessions.len() > 1 && record.metrics.are_told() {
+        return Err(wrong("metrics are of one session: with several, give each of them a gputrace collect of its own"));
+    }
     let prepared = metrics::prepare(&record.metrics)?;
-    let standing = Standing::open(&session.unwrap_or_else(standing::usual), &shim)?;
+    let sessions = if sessions.is_empty() { vec![standing::usual()] } else { sessions };
+    let opened = sessions.iter().map(|root| Standing::open(root, &shim)).collect::<Vec<_>>();
+    if opened.iter().any(Result::is_err) {
+        // None is begun where one cannot be.
+        return opened.into_iter().fold(Ok(Ending::Code(0)), |failed, opened| match opened {
+            Ok(standing) => {
+                standing.undo();
+                failed
+            }
+            Err(error) => failed.and(Err(error)),
+        });
+    }
 
     let wanted_signals = signals::wanted();
     let _inherited = Inherited::note_and_block(&wanted_signals);
     let signals = Signals::open(&wanted_signals).context("signals cannot be received")?;
-    let (running, trace) = match start(&record, &standing) {
-        Ok(started) => started,
-        Err(error) => {
-            standing.undo();
-            return Err(error);
-        }
-    };
-    let metrics = prepared.begin(&running, &standing.path()).context("metrics cannot be told")?;
-    note(&format!(
-        "collecting {} into {}; programs are started with gputrace env {0}",
-        standing.root().display(),
-        trace.display()
-    ));
+    let mut all = Session::start_all(&record, opened.into_iter().flatten().collect())?;
+    let first = all.first().map(|session| prepared.begin(&session.running, &session.path()));
+    let metrics = first.transpose().context("metrics cannot be told")?;
 
-    let warnings = running.warnings();
-    let mut brakes = Brakes::new(standing.path(), running.faults());
-    brakes.see();
     let dumps = record.detail.is_triggered().then(signals::dump_signal);
-    while !is_told_to_end(&signals.wait(LOOK), dumps, &running) {
-        warn(&warnings);
-        brakes.see();
+    while !is_told_to_end(&signals.wait(LOOK), dumps, &all) {
+        all.iter_mut().for_each(Session::look);
     }
     drop(metrics);
-    let stopped = running.leave(Instant::now() + PATIENCE);
-    brakes.see();
-    warn(&warnings);
-    match stopped {
-        Some(processes) => {
-            note(&format!(
-                "stopped; {processes} processes record on into their rings, for the next gputrace collect {}; next: gputrace report {}",
-                standing.root().display(),
-                gputrace_collectors::quote(&trace.to_string_lossy())
-            ));
-            Ok(Ending::Code(0))
-        }
-        None => Err(anyhow!(
-            "{}: not all of it could be written: the next gputrace collect goes on with what the disk has",
-            trace.display()
-        )),
-    }
-}
-
-/// Goes on with what an earlier collector left, or begins.
-fn start(record: &RecordArgs, standing: &Standing) -> Result<(Running, PathBuf)> {
-    let before = standing::about(standing.root()).ok();
-    let again =
-        before.as_ref().filter(|before| record.output.as_ref().is_none_or(|output| is_same(output, &before.trace)));
-    if let Some(before) = again.filter(|before| before.trace.join("manifest").is_dir()) {
-        let stopped = account(before).is_none_or(|manifest| manifest.stopped_ns.is_some());
-        let config = config(record, standing, &before.trace, before.launcher_id);
-        match take_over(Config { host: before.host.clone(), ..config }, left(&standing.path())) {
-            Ok(running) => {
-                tell(record, standing, before)?;
-                if !stopped {
-                    note(&format!(
-                        "{}: its collector was killed: what that one had read last and not written counts as lost, of a program that runs once it has ended",
-                        before.trace.display()
-                    ));
-                }
-                return Ok((running, before.trace.clone()));
-            }
-            // Somebody made it whole, or removed it.
-            Err(TakeOverError::Ended) => {}
-            Err(error) => return Err(error).context("the session cannot be gone on with"),
-        }
-    }
-    // What processes left of another trace is not of this one's account: they are adopted as they are found.
-    let trace = match again {
-        Some(before) => before.trace.clone(),
-        None => std::path::absolute(&TraceFolder::claim(record.output.as_deref(), "collect".as_ref())?.path)?,
-    };
-    let id = gputrace_collectors::new_launcher_id();
-    let mut config = config(record, standing, &trace, id);
-    if let Some(before) = before.as_ref().filter(|before| again.is_none() && before.trace.join("manifest").is_dir()) {
-        end(before, &trace, &mut config);
-    }
-    let running = gputrace_collectors::start(config).context("the collector did not start")?;
-    tell(record, standing, &About { trace: trace.clone(), host: host(), launcher_id: id, ..About::default() })?;
-    Ok((running, trace))
-}
-
-/// Makes the trace whole that the session's earlier collector left, for this one begins `another`, and is told what that one's account has.
-fn end(before: &About, another: &Path, config: &mut Config) {
-    let launcher = Launcher { host: before.host.clone(), id: before.launcher_id };
-    let old = before.trace.display();
-    let mut account = account(before);
-    let stopped_ns = account.as_ref().and_then(|manifest| manifest.stopped_ns);
-    match recover::end(&before.trace, &launcher, another) {
-        Ok(None) => {}
-        Ok(Some(whole)) => {
-            let another = another.display();
-            note(&match stopped_ns {
-                Some(_) => format!("{old}: ended; what comes now is in {another}"),
-                None => format!(
-                    "{old}: ended, its collector was killed: what that one had read last and not written counts as lost in {another}, \
-                     which has what comes now"
-                ),
-            });
-            account = Some(whole);
-        }
-        Err(error) => say(&format!(
-            "{old}: the session's earlier trace could not be made whole: {error}; see gputrace recover {old}"
-        )),
-    }
-    if let Some(account) = account {
-        let killed_ns = account.recovered.map(|recovered| recovered.killed_ns);
-        config.ended_before_ns = stopped_ns.or(killed_ns).or(account.ended_ns);
-        let accounts = account.processes.into_iter().map(|process| (process.process_id, process.accounting));
-        config.accounts_before = accounts.collect();
-    }
-}
-
-/// What the session's earlier collector wrote last of what it knew.
-fn account(before: &About) -> Option<Manifest> {
-    Manifest::read(&manifest::path(&before.trace, &before.host, before.launcher_id)).ok()
-}
-
-fn is_same(one: &Path, other: &Path) -> bool {
-    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
-}
-
-fn config(record: &RecordArgs, standing: &Standing, trace: &Path, id: u64) -> Config {
-    let mut config = Config::new(trace.to_owned(), standing.path(), host(), id);
-    wanted::configure(&mut config, record);
-    config.command = std::env::args().collect();
-    (config.standing, config.collected) = (true, true);
-    config.begin_paused = record.capture.begins_paused();
-    config
-}
-
-/// Leaves in the session's folder what programs are to be started with, and what the next collector must know.
-fn tell(record: &RecordArgs, standing: &Standing, of: &About) -> Result<()> {
-    let variables = wanted::variables(record, &standing.path()).into_iter();
-    let variables = variables.chain([(standing::AS_FILES, "file".to_owned())]);
-    let variables = variables.map(|(name, value)| (name.to_owned(), value)).collect();
-    standing.tell(&About { pid: std::process::id(), variables, nvtx: record.nvtx == Switch::On, ..of.clone() })
+    Session::leave_all(all)
 }
 
 /// Sees to what signals ask for. True: to end.
-fn is_told_to_end(came: &[signals::Signal], dumps: Option<i32>, running: &Running) -> bool {
-    came.iter().filter(|signal| Some(signal.number) == dumps).for_each(|_| running.dump("a signal to gputrace"));
-    came.iter().any(|signal| [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT].contains(&signal.number))
-}
-
-fn warn(warnings: &Warnings) {
-    while let Some(warning) = warnings.take() {
-        say(&warning);
+fn is_told_to_end(came: &[signals::Signal], dumps: Option<i32>, all: &[Session]) -> bool {
+    for _ in came.iter().filter(|signal| Some(signal.number) == dumps) {
+        all.iter().for_each(|session| session.running.dump("a signal to gputrace"));
     }
+    came.iter().any(|signal| [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT].contains(&signal.number))
 }
 
 /// Prints the environment, or starts the command with it.
