@@ -7,6 +7,7 @@ mod session;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -53,22 +54,12 @@ fn collect(args: CollectArgs) -> Result<Ending> {
     }
     let prepared = metrics::prepare(&record.metrics)?;
     let sessions = if sessions.is_empty() { vec![standing::usual()] } else { sessions };
-    let opened = sessions.iter().map(|root| Standing::open(root, &shim)).collect::<Vec<_>>();
-    if opened.iter().any(Result::is_err) {
-        // None is begun where one cannot be.
-        return opened.into_iter().fold(Ok(Ending::Code(0)), |failed, opened| match opened {
-            Ok(standing) => {
-                standing.undo();
-                failed
-            }
-            Err(error) => failed.and(Err(error)),
-        });
-    }
+    let opened = open_all(&sessions, &shim)?;
 
     let wanted_signals = signals::wanted();
     let _inherited = Inherited::note_and_block(&wanted_signals);
     let signals = Signals::open(&wanted_signals).context("signals cannot be received")?;
-    let mut all = Session::start_all(&record, opened.into_iter().flatten().collect())?;
+    let mut all = Session::start_all(&record, opened)?;
     let first = all.first().map(|session| prepared.begin(&session.running, &session.path()));
     let metrics = first.transpose().context("metrics cannot be told")?;
 
@@ -78,6 +69,21 @@ fn collect(args: CollectArgs) -> Result<Ending> {
     }
     drop(metrics);
     Session::leave_all(all)
+}
+
+/// Opens all of them; none where one cannot be.
+fn open_all(roots: &[PathBuf], shim: &Path) -> Result<Vec<Standing>> {
+    let mut all = Vec::new();
+    for root in roots {
+        match Standing::open(root, shim) {
+            Ok(standing) => all.push(standing),
+            Err(error) => {
+                all.into_iter().for_each(Standing::undo);
+                return Err(error);
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// Sees to what signals ask for. True: to end.
