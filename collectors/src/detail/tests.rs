@@ -356,7 +356,7 @@ fn a_kernel_that_is_new_after_its_process_has_settled_opens_an_interval_where_th
         .iter()
         .for_each(|(id, name)| tables.name(*id, "kernel", name));
     give(&mut stage, &mut tables);
-    let mut launch = |stage: &mut Stage, process: i64, all: &[(i64, Option<i64>)]| {
+    let launch = |stage: &mut Stage, process: i64, all: &[(i64, Option<i64>)]| {
         let mut tables = Tables::new();
         for (at, name_id) in all {
             let launch = Launch {
