@@ -129,7 +129,7 @@ impl Config {
     }
 
     pub(crate) fn limits(&self) -> Limits {
-        Limits { max_size: self.max_size, max_age: self.max_age, keep_detail: self.keep_detail }
+        Limits { max_size: self.max_size, max_age: self.max_age, keep_detail: self.keep_detail, rollup: self.rollup }
     }
 }
 

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use gputrace_abi::Class;
 
+use crate::schema::TableId;
+
 pub(crate) use durations::BUCKETS;
 pub use durations::Durations;
 pub(crate) use level::{Key, Level, Row};
@@ -64,6 +66,15 @@ pub(crate) struct Folded {
     pub(crate) events: u64,
     pub(crate) bytes: i64,
     pub(crate) failed: bool,
+}
+
+/// How long the periods are that a row of this table is of; none: it holds no sums. `rollup`: how long the short ones are.
+pub(crate) fn period(table: TableId, rollup: Option<Duration>) -> Option<Duration> {
+    match table {
+        TableId::Rollups => rollup,
+        TableId::RollupNames => Some(rollup?.saturating_mul(NAMED_PERIODS)),
+        _ => None,
+    }
 }
 
 /// The sums on their way into the tables.

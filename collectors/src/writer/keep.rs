@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::stream::Sealed;
 use crate::detail::is_single;
+use crate::rollups;
 use crate::schema::TableId;
 
 /// Tables whose files are never removed: small, and the others mean nothing without them.
@@ -43,6 +44,8 @@ pub(crate) struct Limits {
     pub(crate) max_size: u64,
     pub(crate) max_age: Option<Duration>,
     pub(crate) keep_detail: Option<Duration>,
+    /// How long the periods are whose sums are made.
+    pub(crate) rollup: Option<Duration>,
 }
 
 impl Limits {
@@ -55,10 +58,10 @@ impl Limits {
 
     /// The limit by which a file is too old.
     fn outlived(&self, file: &Sealed, now_ns: i64) -> Option<&'static str> {
-        let is_older = |than: Duration| {
-            let ns = i64::try_from(than.as_nanos()).unwrap_or(i64::MAX);
-            file.contents.to_ns < now_ns.saturating_sub(ns)
-        };
+        let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        // A row of sums begins with its period, and is of all of it.
+        let period = rollups::period(file.table, self.rollup).map_or(0, ns);
+        let is_older = |than: Duration| file.contents.to_ns.saturating_add(period) < now_ns.saturating_sub(ns(than));
         let limits = [
             ("--keep-detail", self.keep_detail.filter(|_| is_single(file.table))),
             ("--max-age", self.max_age.filter(|_| !KEPT.contains(&file.table))),
@@ -135,7 +138,7 @@ mod tests {
 
     fn shelf(max_size: u64, max_age: Option<u64>, keep_detail: Option<u64>) -> Shelf {
         let hours = |of: Option<u64>| of.map(|hours| Duration::from_secs(hours * HOUR));
-        let limits = Limits { max_size, max_age: hours(max_age), keep_detail: hours(keep_detail) };
+        let limits = Limits { max_size, max_age: hours(max_age), keep_detail: hours(keep_detail), rollup: None };
         let mut shelf = Shelf::new(limits, Vec::new());
         for hour in 0..4 {
             for table in [TableId::Names, TableId::Launches, TableId::Syncs, TableId::Counters, TableId::Rollups] {
@@ -199,11 +202,24 @@ mod tests {
     #[test]
     fn files_are_a_part_of_what_may_be_kept() {
         let seconds = Duration::from_secs;
-        let limits = |max_age, keep_detail| Limits { max_size: 1 << 30, max_age, keep_detail };
+        let limits = |max_age, keep_detail| Limits { max_size: 1 << 30, max_age, keep_detail, rollup: None };
         assert_eq!(limits(None, None).of_files(64 << 20, seconds(600)), (64 << 20, seconds(600)));
         assert_eq!(limits(Some(seconds(320)), None).of_files(1, seconds(600)), (1, seconds(20)));
         assert_eq!(limits(Some(seconds(320)), Some(seconds(2))).of_files(1, seconds(600)), (1, seconds(1)));
-        let small = Limits { max_size: 1, max_age: None, keep_detail: None };
+        let small = Limits { max_size: 1, max_age: None, keep_detail: None, rollup: None };
         assert_eq!(small.of_files(64 << 20, seconds(600)).0, SMALLEST_FILE);
+    }
+
+    #[test]
+    fn sums_are_as_old_as_the_end_of_their_period() {
+        let (second, minute) = (1_000_000_000, 60 * 1_000_000_000);
+        let max_age = Some(Duration::from_secs(3));
+        let rollup = Some(Duration::from_secs(1));
+        let limits = Limits { max_size: 1 << 30, max_age, keep_detail: None, rollup };
+        let outlived = |table, now_ns| limits.outlived(&file(table, 0), now_ns).is_some();
+        // The newest rows began at one second.
+        assert!(outlived(TableId::Launches, 5 * second) && !outlived(TableId::Rollups, 5 * second));
+        assert!(outlived(TableId::Rollups, 6 * second) && !outlived(TableId::RollupNames, minute));
+        assert!(outlived(TableId::RollupNames, minute + 5 * second));
     }
 }
