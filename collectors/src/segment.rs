@@ -1,8 +1,10 @@
 //! A traced process's segment, mapped here: the only place of the collector that handles raw memory.
 //!
 //! The other side may write anything at any time, may shrink the file under us, or may not be a shim at all. Sizes are
-//! taken from the kernel, the file is sealed against shrinking where it can be (a read beyond its end would be a
-//! SIGBUS here), and everything inside is read through [`View`], which checks each index.
+//! taken from the kernel, memory is sealed against shrinking and a file that is cut reads as zeros (`cut`), and everything inside is read
+//! through [`View`], which checks each index.
+
+mod cut;
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -17,12 +19,15 @@ use gputrace_abi::sync::{AtomicU32, Ordering};
 use gputrace_abi::{MAGIC, VERSION, is_readable};
 
 use crate::accounting::MOST;
+use cut::Guard;
 
 /// Largest size that has a meaning.
 const LARGEST: u64 = (CHUNKS_AT + CHUNKS_MAX * CHUNK_BYTES) as u64;
 
 /// A mapped segment.
 pub(crate) struct Segment {
+    /// Goes before the mapping does.
+    guard: Option<Guard>,
     view: View,
     mapped: usize,
     /// Of the whole file.
@@ -86,7 +91,7 @@ impl Segment {
         }
         // SAFETY: just mapped, readable and writable, this long, until `drop`; page aligned by the kernel.
         let Some(view) = (unsafe { View::new(base.cast(), mapped) }) else { return Err(Refused::Size(bytes)) };
-        let segment = Segment { view, mapped, bytes };
+        let segment = Segment { guard: Some(Guard::of(base as usize, mapped)), view, mapped, bytes };
         let header = view.header();
         // SYNC POINT: magic. Acquire, with the Release of the shim: the rest of the header is written.
         if header.magic.load(Ordering::Acquire) != MAGIC {
@@ -105,13 +110,19 @@ impl Segment {
     pub(crate) fn is_damaged(&self) -> bool {
         let header = self.view.header();
         let word = |word: &AtomicU32| word.load(Ordering::Relaxed);
-        header.magic.load(Ordering::Relaxed) != MAGIC
+        self.is_cut()
+            || header.magic.load(Ordering::Relaxed) != MAGIC
             || header.segment_bytes.load(Ordering::Relaxed) != self.bytes
             || ClockKind::from_u32(word(&header.clock)).is_none()
             || word(&header.malloc_mode) > malloc_mode::FULL
             || word(&header.hook_count) > HOOKS_MAX as u32
             || word(&header.chunk_count) > chunks_in(self.bytes)
             || header.rowless.iter().any(|calls| calls.load(Ordering::Relaxed) > MOST)
+    }
+
+    /// Whether its file was cut under us: nothing stands in it any more.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.guard.as_ref().is_some_and(Guard::is_cut)
     }
 
     /// When it was made, in ns of the machine's monotonic clock: of two images of one process the later one has more.
@@ -143,8 +154,7 @@ impl Segment {
     }
 }
 
-/// Keeps memory from being shrunk. A file, or a memfd made without sealing, refuses; then its owner is trusted not to
-/// shrink it, as any process of this user could harm the collector by other means.
+/// Keeps memory from being shrunk. A file, or a memfd made without sealing, refuses.
 #[cfg(target_os = "linux")]
 fn seal(fd: BorrowedFd<'_>) {
     // SAFETY: numbers only.
@@ -168,6 +178,7 @@ fn size(fd: BorrowedFd<'_>) -> io::Result<u64> {
 
 impl Drop for Segment {
     fn drop(&mut self) {
+        self.guard = None;
         // SAFETY: mapped in `map` with this size; no reference into it outlives the segment.
         unsafe { libc::munmap(self.view.base().cast_mut().cast(), self.mapped) };
     }

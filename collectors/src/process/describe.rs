@@ -71,10 +71,12 @@ impl Process {
         notes.extend(facts::driver_note(header.driver_version.load(Ordering::Relaxed)));
         let damaged = self.segment.is_damaged();
         if damaged {
-            notes.push(
-                "something wrote over the head of its segment: its counts, costs and times are not to be relied on"
-                    .to_owned(),
-            );
+            let what = if self.segment.is_cut() {
+                "its segment's file was cut: what it recorded since is lost, and"
+            } else {
+                "something wrote over the head of its segment:"
+            };
+            notes.push(format!("{what} its counts, costs and times are not to be relied on"));
         }
         if self.broken {
             notes.push("a ring led out of its segment and was not read on".to_owned());
