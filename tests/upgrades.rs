@@ -144,7 +144,7 @@ fn whether_programs_that_run_already_record_is_said_where_it_is_not_what_a_colle
     session.end(libc::SIGKILL);
     session.collect();
     let (code, said) = session.end(libc::SIGTERM);
-    let killed = "its collector was killed: what that one had read last and not written counts as lost";
+    let killed = "its collector was killed, or could not bring all to the disk: ";
     assert_eq!((code, said.matches(killed).count()), (Some(0), 1), "{said}");
     session.stop(running, &file);
 }
@@ -173,6 +173,69 @@ fn a_program_for_whose_ring_the_session_s_folder_has_no_room_runs_on_and_is_name
     let (code, said) = session.end(libc::SIGTERM);
     assert_eq!((code, said.matches(&reason).count()), (Some(0), 1), "{said}");
     fs::remove_dir_all(&session.root).expect("it is ours");
+}
+
+#[test]
+fn a_segment_s_file_that_is_cut_harms_neither_the_collector_nor_the_others() {
+    let scratch = Scratch::new();
+    let mut session = Session::new(&scratch, &["--detail", "full"]);
+    session.collect();
+    let files = ["cut", "whole"].map(|name| session.file(name));
+    let mut cut = session.start(&files[0]);
+    session.until_made(&files[0], 200);
+    let segment = segment(&session);
+    let whole = session.start(&files[1]);
+    session.until_made(&files[1], 200);
+    File::options().write(true).open(segment).and_then(|file| file.set_len(4096)).expect("it is cut");
+    session.until_made(&files[1], 300);
+    // Whose own memory it was may not survive that.
+    let _ = fs::write(files[0].with_extension("stop"), "");
+    cut.wait().expect("it is our child");
+    let made = session.stop(whole, &files[1]);
+    session.settle();
+    let (code, said) = session.end(libc::SIGTERM);
+    assert_eq!(code, Some(0), "{said}");
+    let processes = Trace::open(&session.trace).manifest().processes;
+    let of_pid = |pid: u32| processes.iter().find(|process| process.pid == pid as i32).expect("it is in the trace");
+    assert!(of_pid(cut.id()).notes.iter().any(|note| note.starts_with("its segment's file was cut")), "{processes:?}");
+    let other = processes.iter().find(|process| process.pid != cut.id() as i32).expect("it is in the trace");
+    assert_eq!((count(other, "launch").seen, count(other, "launch").recorded), (made, made));
+}
+
+#[test]
+fn a_session_that_was_stopped_in_order_is_not_called_killed() {
+    let scratch = Scratch::new();
+    let mut session = Session::new(&scratch, &["--detail", "full"]);
+    session.collect();
+    let file = session.file("count");
+    let running = session.start(&file);
+    session.until_made(&file, 100);
+    let made = session.stop(running, &file);
+    session.settle();
+    session.end(libc::SIGTERM);
+    // Its trace is the session's until that begins another one, and is whole then.
+    let third = session.file("third");
+    let held = scratch.gputrace(&["collect", &third.display().to_string(), "-o", "trace"]).expect(1);
+    one_line(&held.stderr, "holds the trace of a session that was stopped: gputrace collect ");
+    let another = session.file("another");
+    let first = std::mem::replace(&mut session.trace, another);
+    session.collect();
+    session.end(libc::SIGTERM);
+    let name = first.display().to_string();
+    assert_eq!(Trace::open(&first).manifest().recovered, None);
+    let report = scratch.gputrace(&["report", &name]).expect(0).text();
+    assert!(
+        !report.contains("killed") && report.contains("gputrace was stopped, and the trace made whole"),
+        "{report}"
+    );
+    scratch.gputrace(&["check", &name, "--max", "summary.lost=0"]).expect(0);
+    assert_eq!(account(&Trace::open(&first)), (made, 0, made));
+    // One that is given up is whole too, where nothing of it runs.
+    fs::remove_dir_all(&session.root).expect("it is ours");
+    let said = scratch.gputrace(&["recover", &session.trace.display().to_string()]).expect(0).text();
+    assert!(said.contains(": recovered: 0 events, which are all that were recorded"), "{said}");
+    let twice = scratch.gputrace(&["collect", "s", "s"]).expect(2);
+    one_line(&twice.stderr, "s: is named twice");
 }
 
 #[test]

@@ -73,8 +73,12 @@ fn collect(args: CollectArgs) -> Result<Ending> {
 
 /// Opens all of them; none where one cannot be.
 fn open_all(roots: &[PathBuf], shim: &Path) -> Result<Vec<Standing>> {
-    let mut all = Vec::new();
-    for root in roots {
+    let mut all: Vec<Standing> = Vec::new();
+    for (place, root) in roots.iter().enumerate() {
+        if roots[..place].contains(root) {
+            all.into_iter().for_each(Standing::undo);
+            return Err(wrong(format!("{}: is named twice", root.display())));
+        }
         match Standing::open(root, shim) {
             Ok(standing) => all.push(standing),
             Err(error) => {

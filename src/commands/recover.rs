@@ -123,6 +123,9 @@ fn what(manifests: &[Manifest]) -> String {
     };
     let of = if manifests.len() > 1 { format!(", of {} launchers", manifests.len()) } else { String::new() };
     let (kept, lost) = (number(kept as f64), number(lost as f64));
+    if manifests.iter().all(|manifest| !manifest.is_cut_short()) {
+        return format!("{of}: {kept} events, which are all that were recorded");
+    }
     format!(
         "{of}: {kept} events; {lost} are known to be lost, and what came later, or up to about a second before, is too{unknown}"
     )

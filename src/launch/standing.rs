@@ -171,6 +171,11 @@ impl Standing {
         &self.root
     }
 
+    /// Whether the folder is still there.
+    pub(crate) fn is_there(&self) -> bool {
+        session(&self.root).is_dir()
+    }
+
     /// GPUTRACE_SESSION.
     pub(crate) fn path(&self) -> PathBuf {
         session(&self.root)

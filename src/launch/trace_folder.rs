@@ -127,6 +127,12 @@ fn check_existing(path: &Path, run: Option<&str>) -> Result<()> {
     if manifests.iter().any(|m| !m.complete && started_together(m) && !was_killed(path, m)) {
         return Ok(());
     }
+    let goes_on = manifests.iter().find(|m| !m.complete && m.stopped_ns.is_some());
+    if let Some(root) = goes_on.and_then(|manifest| manifest.standing.as_ref()) {
+        bail!(
+            "{shown}: holds the trace of a session that was stopped: gputrace collect {root} goes on with it; choose another folder with -o"
+        );
+    }
     if manifests.iter().any(|m| !m.complete && was_killed(path, m)) {
         bail!(
             "{shown}: holds the trace of a run that was killed; gputrace recover makes it whole, and this one needs another folder (-o)"

@@ -262,8 +262,15 @@ impl Dead {
         manifest.complete = true;
         manifest.stored.clear();
         on_disk.files.iter().for_each(|file| stored::count(&mut manifest.stored, file.table, file.rows));
-        manifest.recovered = Some(Recovered { killed_ns: self.killed_ns, lost, taken_over: false });
-        let why = match manifest.stopped_ns.take() {
+        let stopped_ns = manifest.stopped_ns.take();
+        // One that was stopped had written all that it had read, and what came later is somewhere else, or nothing.
+        let runs = manifest.processes.iter().any(|process| process.running);
+        if stopped_ns.is_some() && lost == 0 && (another.is_some() || !runs) {
+            manifest.ended_ns = manifest.ended_ns.or(stopped_ns);
+        } else {
+            manifest.recovered = Some(Recovered { killed_ns: self.killed_ns, lost, taken_over: false });
+        }
+        let why = match stopped_ns {
             Some(_) if another.is_some() => "gputrace was stopped",
             Some(_) => "Its session was given up",
             None if manifest.ended_ns.is_some() => "The disk failed at the end",
@@ -273,9 +280,12 @@ impl Dead {
             Some(another) => format!("what came later is in {}", another.display()),
             None => "what came later is not in the trace, and was not counted".to_owned(),
         };
-        manifest.note(&format!(
-            "{why}, and the trace recovered: {lost} events that it had read and not written are lost; {later}"
-        ));
+        manifest.note(&match manifest.recovered {
+            Some(Recovered { taken_over: false, .. }) => format!(
+                "{why}, and the trace recovered: {lost} events that it had read and not written are lost; {later}"
+            ),
+            _ => format!("{why}, and the trace made whole; {later}"),
+        });
         let failed = |source| RecoverError::Io { path: self.manifest_at.clone(), source };
         manifest.write(&self.manifest_at).map_err(failed)?;
         let _ = fs::remove_file(&self.journal_at);

@@ -316,7 +316,11 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
         out.push('\n');
     }
     if own.incomplete {
-        let _ = writeln!(out, "{}: what it had written is reported", loss::why_incomplete(trace));
+        let known = match trace.manifests().any(|manifest| !manifest.complete) {
+            true => "; what is missing beyond the lost above gputrace recover counts",
+            false => "",
+        };
+        let _ = writeln!(out, "{}: what it had written is reported{known}", loss::why_incomplete(trace));
     }
     let folders: Vec<String> = trace.folders.iter().map(|f| quote(&f.to_string_lossy())).collect();
     let _ = writeln!(out, "next: gputrace report {}   ({})", folders.join(" "), file_size(trace.bytes));

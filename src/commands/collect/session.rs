@@ -28,6 +28,8 @@ pub(super) struct Session {
     trace: PathBuf,
     warnings: Warnings,
     brakes: Brakes,
+    /// Somebody removed its folder.
+    gone: bool,
 }
 
 impl Session {
@@ -61,7 +63,7 @@ impl Session {
         ));
         let mut brakes = Brakes::new(standing.path(), running.faults());
         brakes.see();
-        Session { warnings: running.warnings(), brakes, standing, running, trace }
+        Session { warnings: running.warnings(), brakes, standing, running, trace, gone: false }
     }
 
     /// GPUTRACE_SESSION.
@@ -75,6 +77,13 @@ impl Session {
             say(&warning);
         }
         self.brakes.see();
+        if !self.gone && !self.standing.is_there() {
+            self.gone = true;
+            say(&format!(
+                "{}: the session's folder was removed: no program finds it any more; stop this collector, and start it again for a new one",
+                self.standing.root().display()
+            ));
+        }
     }
 
     /// Brings all to the disk, and leaves what runs to the next collector.
@@ -100,11 +109,14 @@ impl Session {
                 self.trace.display()
             ));
         };
-        note(&format!(
-            "stopped; {processes} processes record on into their rings, for the next gputrace collect {}; next: gputrace report {}",
-            self.standing.root().display(),
-            gputrace_collectors::quote(&self.trace.to_string_lossy())
-        ));
+        let report = format!("next: gputrace report {}", gputrace_collectors::quote(&self.trace.to_string_lossy()));
+        note(&match self.gone {
+            true => format!("stopped; {report}"),
+            false => format!(
+                "stopped; {processes} processes record on into their rings, for the next gputrace collect {}; {report}",
+                self.standing.root().display()
+            ),
+        });
         Ok(())
     }
 }
@@ -123,7 +135,8 @@ fn start(record: &RecordArgs, standing: &Standing, shared: Option<&Path>) -> Res
                 tell(record, standing, before)?;
                 if !stopped {
                     note(&format!(
-                        "{}: its collector was killed: what that one had read last and not written counts as lost, of a program that runs once it has ended",
+                        "{}: its collector was killed, or could not bring all to the disk: what that one had read and not written counts as lost, of a \
+                         program that runs once it has ended",
                         before.trace.display()
                     ));
                 }
