@@ -325,6 +325,8 @@ fn a_command_that_is_killed_after_gputrace_loses_nothing_that_the_rings_held() {
         "{came_back}: {:?}",
         found.last()
     );
+    let left = fs::read_dir(started.trace.join("journal")).expect("a folder").count();
+    assert_eq!(left, 0, "what is whole needs no journal");
     let row = trace
         .table("processes")
         .rows()

@@ -186,11 +186,11 @@ impl Log {
         Ok(())
     }
 
-    /// Removes the journal: everything is sealed, or its room is needed for that.
+    /// Removes the journal: everything is sealed, or its room is needed for that. Also that of a collector before, to which nothing was
+    /// added.
     pub(crate) fn clear(&mut self) {
-        if self.file.take().is_some() {
-            let _ = fs::remove_file(&self.path);
-        }
+        self.file = None;
+        let _ = fs::remove_file(&self.path);
         (self.length, self.needed) = (0, Vec::new());
         (self.covered, self.sealed) = ([0; TABLES.len()], [0; TABLES.len()]);
     }

@@ -169,17 +169,28 @@ impl Dead {
     /// None: it is whole.
     pub(crate) fn find(trace: &Path, launcher: &Launcher) -> Result<Option<Dead>, RecoverError> {
         let manifest_at = manifest::path(trace, &launcher.host, launcher.id);
-        if Manifest::read(&manifest_at).is_ok_and(|manifest| manifest.complete) {
+        let name = format!("{}-{}.journal", launcher.host, manifest::launcher_text(launcher.id));
+        let journal_at = trace.join("journal").join(name);
+        let is_whole = || Manifest::read(&manifest_at).is_ok_and(|manifest| manifest.complete);
+        if is_whole() && !journal_at.exists() && !writer::was_killed(&manifest_at) {
             return Ok(None);
         }
         let failed = |source| RecoverError::Io { path: manifest_at.clone(), source };
-        let Some((lock, lock_at)) = writer::seize(&manifest_at).map_err(failed)? else {
+        let seized = writer::seize(&manifest_at);
+        // Who is about to end has said so already; and where nothing can be removed nothing need be.
+        if !matches!(seized, Ok(Some(_))) && is_whole() {
+            return Ok(None);
+        }
+        let Some((lock, lock_at)) = seized.map_err(failed)? else {
             return Err(RecoverError::AtWork(trace.to_owned()));
         };
-        // It may have ended by itself meanwhile.
+        // It may have ended by itself meanwhile, or been killed when but these two were left to be removed.
         let manifest = match Manifest::read(&manifest_at) {
             Ok(manifest) if manifest.complete => {
-                let _ = fs::remove_file(&lock_at);
+                if stays_inside(trace, &launcher.host).is_ok() {
+                    let _ = fs::remove_file(&journal_at);
+                    let _ = fs::remove_file(&lock_at);
+                }
                 return Ok(None);
             }
             Ok(manifest) if manifest.schema_version != SCHEMA_VERSION => {
@@ -189,8 +200,6 @@ impl Dead {
             // A machine that lost its power may have kept the name and nothing of what stood there.
             Err(_) => unknown(launcher),
         };
-        let name = format!("{}-{}.journal", launcher.host, manifest::launcher_text(launcher.id));
-        let journal_at = trace.join("journal").join(name);
         // Files are made where these say: the manifest's name is the launcher's word, what stands in it may be anybody's.
         let manifest = Manifest { host: launcher.host.clone(), launcher_id: launcher.id, ..manifest };
         let written = [&journal_at, &manifest_at].map(|path| fs::metadata(path).and_then(|meta| meta.modified()).ok());

@@ -131,3 +131,14 @@ fn what_a_trace_leads_to_by_links_is_left_alone() {
     }
     assert!(recover(&folder.trace(), &launcher).unwrap().is_some(), "without them it is made whole");
 }
+
+#[test]
+fn what_a_recover_that_was_killed_at_its_end_left_is_removed_by_the_next_one() {
+    let folder = Folder::new("left-at-the-end");
+    let launcher = left_behind(&folder);
+    recover(&folder.trace(), &launcher).unwrap().expect("it was killed");
+    let left = ["journal/h-1.journal", "manifest/h-1.reserve"].map(|name| folder.trace().join(name));
+    left.iter().for_each(|file| fs::write(file, b"left").unwrap());
+    assert!(recover(&folder.trace(), &launcher).unwrap().is_none(), "it is whole");
+    assert!(left.iter().all(|file| !file.exists()));
+}
