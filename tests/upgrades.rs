@@ -64,6 +64,10 @@ fn a_collector_that_is_killed_after_its_programs_ended_loses_nothing_uncounted()
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), all);
+    // And one of its thread.
+    let mut threads: Vec<i64> = trace.table("threads").rows().map(|row| row.int("process_id")).collect();
+    threads.sort_unstable();
+    assert_eq!(threads, ids);
 }
 
 #[test]

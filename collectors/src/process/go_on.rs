@@ -98,7 +98,8 @@ impl Process {
             let thread = &mut self.threads[place];
             let Some(row) = view.thread(thread.row) else { continue };
             // Numbers of its calls go on after any that an earlier row can have.
-            thread.calls = numbered(&Counters::read(row).seen);
+            let seen = Counters::read(row).seen;
+            (thread.calls, thread.earlier) = (numbered(&seen), seen.iter().sum());
             [thread.pairs, thread.told] = taken_before(&view, row);
             thread.chain = heads.get(&(thread.row as u32)).and_then(|first| Chain::new(&view, *first));
             let ended = row.state.load(Ordering::Acquire) == thread_state::EXITED;

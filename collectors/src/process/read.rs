@@ -262,14 +262,15 @@ impl Process {
     pub(super) fn thread_row(&self, place: usize, clocks: &Clocks) -> Option<ThreadRow> {
         let thread = self.threads.get(place)?;
         let ns = |ticks: u64| clocks.ns(self.clock, ticks);
-        (thread.events() > 0).then(|| ThreadRow {
+        let events = thread.events().max(thread.earlier.min(self.events));
+        (events > 0 || thread.earlier > 0).then(|| ThreadRow {
             process_id: self.id,
             pid: self.pid,
             tid: thread.tid,
             name: thread.name.clone().or_else(|| thread.named.name.clone()),
             start_ns: ns(thread.started),
             end_ns: thread.ended.map(ns),
-            events: thread.events() as i64,
+            events: events as i64,
         })
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Thread {
     pub(super) read_to: u64,
     /// Events read, by class.
     pub(super) recorded: ByClass,
+    /// Calls that it had counted when this collector came: an earlier one read most of them.
+    pub(super) earlier: u64,
     /// Blocks that lived for a moment and were counted only, and those of its blocks that a collector told of itself, this one or an earlier one.
     pub(super) pairs: u64,
     pub(super) told: u64,
@@ -67,6 +69,7 @@ impl Thread {
             chain: None,
             read_to: 0,
             recorded: [0; CLASSES],
+            earlier: 0,
             pairs: 0,
             told: 0,
             calls: 0,

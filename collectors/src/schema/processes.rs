@@ -120,6 +120,6 @@ pub(super) const THREADS: Table = Table {
         START.means("when the thread first called something hooked"),
         Column::new("end_ns", I64, Plain, EPOCH, "when it ended; null when it was running to the end of its process")
             .optional(),
-        Column::new("events", I64, Plain, NONE, "events recorded"),
+        Column::new("events", I64, Plain, NONE, "events recorded; of a thread that a killed collector read too, at most: what it had counted when the next one came"),
     ],
 };
