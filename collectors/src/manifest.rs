@@ -98,6 +98,9 @@ pub struct Manifest {
     /// What became of the trace after the collector was killed; missing where it was not, or nobody has looked at it since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered: Option<Recovered>,
+    /// About when collectors were killed for which others went on, ns since the Unix epoch: the last ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kills: Vec<i64>,
     /// Folder of the session, where it is one of `gputrace collect`: `command` is the collector's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standing: Option<String>,

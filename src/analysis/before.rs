@@ -51,8 +51,9 @@ pub(super) fn steps(trace: &Trace, filter: &Filter, gpu_times: bool) -> (Steps, 
         Some(span) => steps.whole_in(span),
         None => steps,
     };
-    // How long a step was in which the clock jumped, nobody knows.
-    let steps = steps.leave_out(|process_id, span| clock::is_jump(trace, process_id, span));
+    // How long a step was in which the clock jumped, or of which a killed collector had rows that are lost, nobody knows.
+    let steps = steps
+        .leave_out(|process_id, span| clock::is_jump(trace, process_id, span) || loss::is_gap(trace, process_id, span));
     (steps.inside(filter).in_order_of(|process_id| trace.place(process_id)), idle)
 }
 

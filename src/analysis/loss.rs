@@ -248,6 +248,17 @@ pub(crate) fn disk_was_full(trace: &Trace) -> bool {
     trace.manifests().flat_map(|manifest| &manifest.notes).any(|note| note.contains("could not be written"))
 }
 
+/// Whether a collector of the process was killed within a time: what it had read last of it is lost.
+pub(crate) fn is_gap(trace: &Trace, process_id: i64, (from, to): (i64, i64)) -> bool {
+    let Some(manifest) = trace.manifest_of(process_id) else { return false };
+    let last = manifest.recovered.map(|recovered| recovered.killed_ns);
+    // It wrote its account between two looks at the rings: what it had read last is from a little before that.
+    manifest.kills.iter().copied().chain(last).any(|at| from < at && to > at.saturating_sub(LOOK_NS))
+}
+
+/// Rings are looked at more often than that.
+const LOOK_NS: i64 = 100_000_000;
+
 /// What was removed to keep to limits of size and age: by table and limit, over all launchers.
 pub(crate) fn removed(trace: &Trace) -> Vec<Removed> {
     let mut all: Vec<Removed> = Vec::new();

@@ -48,7 +48,7 @@ impl Analysis for Steps {
             limits: "Whether the host runs ahead is looked at where its steps are uneven (mean and median differ by a fifth), or \
                 kernels begin two steps after its last one, or of steps chosen with --steps, where the GPU ends the last of them two steps later; with --range steps are the host's. Of more than 200,000 steps (shared by the processes of \
                 the trace) every k-th is summed for the usual step and the spread; their durations are all there. The \
-                longest 1,000 outliers are listed. A step in which an imported clock jumped is in no number. Where launches were left out for --budget none marks steps: the \
+                longest 1,000 outliers are listed. A step in which an imported clock jumped, or gputrace was killed, is in no number. Where launches were left out for --budget none marks steps: the \
                 loop is found in what came before, and waits, copies, allocations or ranges mark it; where it has none of these \
                 its steps are not known. A call belongs to the step in which it began. Lines are known for calls \
                 of 20 us and more.",

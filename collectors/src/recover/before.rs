@@ -12,6 +12,9 @@ use crate::heir::Inheritance;
 use crate::manifest::{Manifest, Recovered};
 use crate::writer;
 
+/// Kills that an account tells of.
+const MOST_KILLS: usize = 1000;
+
 /// The trace as it was left, made whole, and what its collector left to its heir.
 pub(crate) struct Before {
     /// Without the processes that are gone on with.
@@ -77,6 +80,10 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
         }
         _ => {
             manifest.recovered = Some(Recovered { killed_ns: dead.killed_ns, lost, taken_over: true });
+            if manifest.kills.len() >= MOST_KILLS {
+                manifest.kills.remove(0);
+            }
+            manifest.kills.push(dead.killed_ns);
             manifest.note(
                 "gputrace was killed, and another process of it went on: of about the last second before that events are lost, and with --cull \
                  those of malloc that waited to be so old",

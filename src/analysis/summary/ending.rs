@@ -329,7 +329,7 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gputrace_collectors::manifest::Count;
+    use gputrace_collectors::manifest::{Count, Recovered};
 
     use super::super::Summary;
     use crate::trace::testing::{START, TestTrace};
@@ -349,5 +349,29 @@ mod tests {
         let text = trace.section(&Summary).literal.unwrap_or_default();
         let says = "\ngputrace collect was stopped: what runs on records into its rings, and the next one goes on here; 249 events waited there then\n";
         assert!(text.contains(says), "{text}");
+    }
+
+    #[test]
+    fn the_hole_that_a_killed_collector_leaves_is_no_slow_step() {
+        let text = |kills: Vec<i64>| {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 2_000_000_000);
+            let mut thread = trace.thread(1, 11);
+            for step in 0..100 {
+                let began = thread.range_begin();
+                thread.host(if step == 60 { 700_000_000 } else { 5_000_000 });
+                thread.launch("gemm", 3_000);
+                thread.sync("cuStreamSynchronize", "stream", 20_000);
+                thread.range_end(None, &format!("step {step}"), began, true);
+            }
+            let about = trace.manifest.as_mut().expect("a manifest");
+            let last = kills.last().map(|killed_ns| Recovered { killed_ns: *killed_ns, lost: 9, taken_over: true });
+            (about.kills, about.recovered) = (kills, last);
+            trace.section(&Summary).literal.unwrap_or_default()
+        };
+        let slow = text(Vec::new());
+        assert!(slow.contains("; outliers 1: "), "{slow}");
+        let gap = text(vec![START + 600_000_000]);
+        assert!(gap.contains("(1 around a kill of gputrace left out)") && !gap.contains("outliers"), "{gap}");
     }
 }

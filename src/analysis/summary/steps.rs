@@ -1,6 +1,6 @@
 //! The summary's step line: how long steps take, which are far longer, and what was left out; or why there are none.
 
-use super::super::{Facts, ProcessSteps, STEP_CURE, outliers};
+use super::super::{Facts, ProcessSteps, STEP_CURE, loss, outliers};
 use crate::findings::Subject;
 use crate::render::{number, ordinal};
 
@@ -39,7 +39,12 @@ pub(super) fn lines(facts: &Facts<'_>, main: &Subject<'_>, unit: &str, shown: &d
 
 /// The step line.
 fn step_line(facts: &Facts<'_>, steps: &ProcessSteps, unit: &str, shown: &dyn Fn(f64) -> String) -> String {
-    let left_out = [(steps.warm_up, "warm-up"), (facts.steps.cut(steps.process_id), "cut by the span's ends")];
+    let is_gap = |(start, ns): &(i64, i64)| loss::is_gap(facts.trace, steps.process_id, (*start, start + ns));
+    let left_out = [
+        (steps.warm_up, "warm-up"),
+        (facts.steps.cut(steps.process_id), "cut by the span's ends"),
+        (steps.each().filter(is_gap).count(), "around a kill of gputrace"),
+    ];
     let left_out = left_out.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
     let left_out = match left_out.collect::<Vec<_>>().join(", ") {
         none if none.is_empty() => none,
