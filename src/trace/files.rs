@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gputrace_collectors::Manifest;
@@ -34,6 +35,46 @@ impl Launcher {
     /// Sealed files of a table.
     pub(crate) fn sealed(&self, table: TableId) -> &[PathBuf] {
         self.files.get(table as usize).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The journal of a launcher, whose rows move into sealed files in time.
+pub(crate) struct Young {
+    journal: PathBuf,
+    /// Which file that is, and how long: it only grows, until another one takes its place.
+    file: (u64, u64),
+    /// Where the launcher's files lie, how their names begin, and how many are sealed.
+    folders: Vec<PathBuf>,
+    begin: String,
+    sealed: usize,
+}
+
+/// Those of launchers that have one, as of now.
+pub(crate) fn young(launchers: &[Launcher]) -> Vec<Young> {
+    let of = |launcher: &Launcher| {
+        let journal = launcher.journal.clone()?;
+        let trace = journal.parent().and_then(Path::parent)?;
+        let host = format!("host={}", launcher.host);
+        let folders = TABLES.iter().map(|table| trace.join(table.name).join(&host)).collect();
+        let about = fs::metadata(&journal).map_or((0, 0), |about| (about.ino(), about.len()));
+        let young = Young { journal, file: about, folders, begin: format!("{}-", launcher.id), sealed: 0 };
+        // As of the listing: what was sealed since is not in it.
+        Some(Young { sealed: launcher.files.iter().map(Vec::len).sum(), ..young })
+    };
+    launchers.iter().filter_map(of).collect()
+}
+
+impl Young {
+    /// Whether no row has moved since.
+    pub(crate) fn is_as_it_was(&self) -> bool {
+        let (file, length) = self.file;
+        let is_same = |about: fs::Metadata| about.ino() == file && about.len() >= length;
+        fs::metadata(&self.journal).is_ok_and(is_same) && self.count() == self.sealed
+    }
+
+    fn count(&self) -> usize {
+        let files = self.folders.iter().flat_map(|folder| list(folder, &|_| {}));
+        files.filter(|file| file_name(file).starts_with(&self.begin) && parquet_name(file).is_some()).count()
     }
 }
 

@@ -85,8 +85,8 @@ impl Trace {
         Trace::open_with(folders, None)
     }
 
-    /// Opens the folders and makes something of them: anew where who wrote there has ended meanwhile. What stood in its journal is in
-    /// files by then that were not there before.
+    /// Opens the folders and makes something of them: anew where rows moved meanwhile. Where who wrote there has ended, or another one goes
+    /// on for it, what stood in its journal is in files by then that were not there before.
     pub(crate) fn read<T, E: From<TraceError>>(
         folders: &[PathBuf],
         mut make: impl FnMut(&Trace) -> Result<T, E>,
@@ -95,9 +95,9 @@ impl Trace {
         const MOST: usize = 4;
         for _ in 1..MOST {
             let trace = Trace::open(folders)?;
+            let young = files::young(&trace.launchers);
             let made = make(&trace);
-            if !trace.launchers.iter().filter_map(|launcher| launcher.journal.as_ref()).any(|journal| !journal.exists())
-            {
+            if young.is_empty() || young.iter().all(files::Young::is_as_it_was) {
                 return made;
             }
         }

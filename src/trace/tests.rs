@@ -320,3 +320,36 @@ fn a_trace_whose_writer_ends_while_it_is_read_is_read_anew() {
     });
     assert_eq!((times, journals.expect("a trace")), (2, 0));
 }
+
+#[test]
+fn a_trace_whose_rows_move_into_files_while_it_is_read_is_read_anew() {
+    let made = TestTrace::rich();
+    let folder = made.write_parts(1).to_owned();
+    let manifest = fs::read_dir(folder.join("manifest")).expect("a manifest").next().expect("one").expect("it");
+    let name = Path::new(&manifest.file_name()).with_extension("journal");
+    fs::create_dir_all(folder.join("journal")).expect("our own folder");
+    let journal = folder.join("journal").join(name);
+    fs::write(&journal, b"").expect("our own file");
+    let host = fs::read_dir(folder.join("launches")).expect("a table").next().expect("one").expect("it").path();
+    let file = fs::read_dir(&host).expect("a folder").next().expect("one").expect("it").path();
+    let young = host.join("young");
+    fs::rename(&file, &young).expect("our own file");
+    let launches = |trace: &Trace| trace.launchers[0].sealed(TableId::Launches).len();
+    // As the one that goes on for a killed gputrace finishes them, and then its journal takes the other's place.
+    for turn in 0..2 {
+        let mut times = 0;
+        let last = Trace::read(std::slice::from_ref(&folder), |trace| {
+            times += 1;
+            match (times, turn) {
+                (1, 0) => fs::rename(&young, &file).expect("our own file"),
+                (1, _) => {
+                    fs::write(journal.with_extension("new"), b"").expect("our own file");
+                    fs::rename(journal.with_extension("new"), &journal).expect("our own file");
+                }
+                _ => {}
+            }
+            Ok::<_, TraceError>(launches(trace))
+        });
+        assert_eq!((times, last.expect("a trace")), (2, 1), "{turn}");
+    }
+}
