@@ -202,6 +202,9 @@ fn a_segment_s_file_that_is_cut_harms_neither_the_collector_nor_the_others() {
     let processes = Trace::open(&session.trace).manifest().processes;
     let of_pid = |pid: u32| processes.iter().find(|process| process.pid == pid as i32).expect("it is in the trace");
     assert!(of_pid(cut.id()).notes.iter().any(|note| note.starts_with("its segment's file was cut")), "{processes:?}");
+    let report = scratch.gputrace(&["report", "trace", "--only", "summary"]).expect(0).text();
+    let told = format!("note: process {} (", cut.id());
+    assert!(report.contains(&told) && report.contains("its segment's file was cut: "), "{report}");
     let other = processes.iter().find(|process| process.pid != cut.id() as i32).expect("it is in the trace");
     assert_eq!((count(other, "launch").seen, count(other, "launch").recorded), (made, made));
 }

@@ -26,7 +26,19 @@ pub struct Fault {
     pub end_ns: i64,
 }
 
+/// Damaged processes that a reader is told of.
+const MOST_TOLD: usize = 16;
+
 impl Drain {
+    /// Of a process whose segment was cut or written over nothing is to be relied on, and so of no sum that it is part of.
+    pub(super) fn note_damage(&mut self, process: &Process, exe: &str) {
+        let Some(damage) = process.damage() else { return };
+        let told = self.manifest.notes.iter().filter(|note| note.ends_with(&damage)).count();
+        if told < MOST_TOLD {
+            self.manifest.note(&format!("process {} ({exe}): {damage}", process.pid));
+        }
+    }
+
     /// A process has ended. Those that were forked and called no exec are no programs of their own.
     pub(super) fn note_fault(&mut self, process: &Process) {
         let Some(fault) = process.fault(&self.clocks).filter(|_| self.config.collected) else { return };

@@ -398,6 +398,7 @@ impl Drain {
         self.thread_rows.extend(process.finished_threads());
         self.rows.push(process.row(&self.clocks, &self.config.host));
         let described = process.describe(&self.clocks);
+        self.note_damage(&process, &described.exe);
         self.counted.ended(&described, self.clocks.now_ns(), &mut self.tables);
         self.tables.live.ended(&described);
         self.manifest.processes.push(described);

@@ -56,6 +56,16 @@ impl Process {
         self.facts.rank.or(self.communicators.rank().map(|(rank, _)| rank))
     }
 
+    /// What was done to its segment, where no number of it is to be relied on.
+    pub(crate) fn damage(&self) -> Option<String> {
+        let what = match () {
+            () if self.segment.is_cut() => "its segment's file was cut: what it recorded since is lost, and",
+            () if self.segment.is_damaged() => "something wrote over the head of its segment:",
+            () => return None,
+        };
+        Some(format!("{what} its counts, costs and times are not to be relied on"))
+    }
+
     /// The process's part of the manifest: final after `finish`, before it as of now.
     pub(crate) fn describe(&self, clocks: &Clocks) -> manifest::Process {
         let header = self.segment.view().header();
@@ -69,15 +79,9 @@ impl Process {
             inline.is_some(),
         );
         notes.extend(facts::driver_note(header.driver_version.load(Ordering::Relaxed)));
-        let damaged = self.segment.is_damaged();
-        if damaged {
-            let what = if self.segment.is_cut() {
-                "its segment's file was cut: what it recorded since is lost, and"
-            } else {
-                "something wrote over the head of its segment:"
-            };
-            notes.push(format!("{what} its counts, costs and times are not to be relied on"));
-        }
+        let damage = self.damage();
+        let damaged = damage.is_some();
+        notes.extend(damage);
         if self.broken {
             notes.push("a ring led out of its segment and was not read on".to_owned());
         }
