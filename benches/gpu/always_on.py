@@ -1,7 +1,8 @@
 """What stays on, with a real GPU: `python always_on.py GPUTRACE FOLDER`.
 
 A small transformer under the flight recorder, dumped in the midst; recorded only between `gputrace start` and `stop`, and
-between torch.cuda.profiler.start and stop; and a kernel that runs for long, which the hang watch must name with its line of Python.
+between torch.cuda.profiler.start and stop; a kernel that runs for long, which the hang watch must name with its line of Python; one that
+is launched for the first time late; and two sessions with one collector.
 """
 
 import glob
@@ -20,12 +21,16 @@ def run(seconds, capture):
     step = gpu_time.transformer()
     end, steps, captured = time.time() + seconds, 0, 0
     while time.time() < end:
-        if capture and steps == 20:
+        if capture == "yes" and steps == 20:
             torch.cuda.profiler.start()
-        if capture and steps == 30:
+        if capture == "yes" and steps == 30:
             torch.cuda.profiler.stop()
         step()
         steps += 1
+    if capture == "late":
+        torch.special.erfcx(torch.rand(1000, device="cuda"))
+        torch.cuda.synchronize()
+        step()
     print(f"steps {steps}")
 
 
@@ -81,9 +86,36 @@ def main():
     hangs = json.load(open(glob.glob(trace + "/manifest/*")[0])).get("hangs")
     show(f"hangs in the manifest: {json.dumps(hangs)[:600]}", [line for file in glob.glob(trace + "/hangs/*") for line in open(file).read().splitlines()], 40)
 
+    late(gputrace, folder)
+    several(gputrace, folder)
+
+
+def late(gputrace, folder):
+    trace = os.path.join(folder, "late")
+    traced(gputrace, trace, ["--flight-recorder", "3", "--dump-new-kernel", "5s"], ["20", "late"]).communicate()
+    detail = json.load(open(glob.glob(trace + "/manifest/*")[0]))["detail"]
+    show("a kernel that is new after 20 s, --dump-new-kernel 5s", [interval["why"] for interval in detail["intervals"]])
+
+
+def several(gputrace, folder):
+    sessions, trace = [os.path.join(folder, name) for name in ("one", "two")], os.path.join(folder, "both")
+    command = [gputrace, "collect", *sessions, "--detail", "full", "-o", trace]
+    collector = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while collector.poll() is None and not all(os.path.exists(session + "/s/control") for session in sessions):
+        time.sleep(0.1)
+    own = [sys.executable, os.path.abspath(__file__), "run", "12", "no"]
+    programs = [subprocess.Popen([gputrace, "env", session, "--", *own], stdout=subprocess.PIPE, text=True) for session in sessions]
+    said = [program.communicate()[0].strip() for program in programs]
+    collector.terminate()
+    said += [line for line in collector.communicate()[1].splitlines() if "stopped" in line]
+    accounts = [json.load(open(file)) for file in glob.glob(trace + "/manifest/*.json")]
+    processes = [process["accounting"] for account in accounts for process in account["processes"]]
+    counts = [classes["launch"] for classes in processes if classes.get("launch", {}).get("seen")]
+    show("two sessions, one collector", said + [f"launches seen {c['seen']}, recorded {c['recorded']}, lost {c['dropped']}" for c in counts])
+
 
 if __name__ == "__main__":
     if sys.argv[1] == "run":
-        hang() if sys.argv[2] == "hang" else run(float(sys.argv[2]), sys.argv[3] == "yes")
+        hang() if sys.argv[2] == "hang" else run(float(sys.argv[2]), sys.argv[3])
     else:
         main()

@@ -2,10 +2,13 @@
 //!
 //! The library is the driver's own, loaded when the first of them is seen. What a device does not answer (a MIG instance, a virtual
 //! GPU, an old driver) is named once in the manifest and not asked again; a device that fell off the bus is left alone from then on.
+//!
+//! A collector of several sessions reads in several threads, and the library is used by one at a time: read by two, an H200's driver
+//! (580.159) died in it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nvml_wrapper::bitmasks::event::EventTypes;
 use nvml_wrapper::enum_wrappers::device::GpuVirtualizationMode;
@@ -22,6 +25,13 @@ use super::{Id, Page};
 const LIBRARY: &str = "libnvidia-ml.so.1";
 /// What changes slowly, or takes the driver longer, is read this often at most.
 const SLOW_NS: u64 = 950_000_000;
+
+/// Whose turn it is.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The devices, once there are any.
 #[derive(Default)]
@@ -48,6 +58,7 @@ struct Gpu {
 impl Gpus {
     /// A process sees these devices: UUID and PCI address.
     pub(super) fn see(&mut self, process_id: i64, devices: &[(String, String)], page: &Page<'_>) {
+        let _turn = turn();
         for (uuid, pci) in devices {
             let Some(nvml) = *self.library.get_or_insert_with(|| load(page)) else { return };
             let gpu = self.all.entry(uuid.clone()).or_insert_with(|| Gpu::find(nvml, uuid, pci, page));
@@ -65,6 +76,7 @@ impl Gpus {
     /// Reads the devices that a living process sees; processes are known by process id and pid.
     pub(super) fn read(&mut self, processes: &[(i64, i32)], page: &mut Page<'_>) {
         let Some(Some(nvml)) = self.library else { return };
+        let _turn = turn();
         for gpu in self.all.values_mut().filter(|gpu| !gpu.seen_by.is_empty()) {
             gpu.read(nvml, processes, page);
         }
@@ -77,6 +89,13 @@ impl Gpus {
                 page.missing(source, "no traced process used a CUDA device".to_owned());
             }
         }
+    }
+}
+
+impl Drop for Gpus {
+    fn drop(&mut self) {
+        let _turn = turn();
+        self.all.clear();
     }
 }
 
