@@ -23,13 +23,15 @@ pub(crate) struct Session<'a> {
     pub(crate) trace: PathBuf,
     collector: Option<Child>,
     pub(crate) options: &'static [&'static str],
+    /// Of the collector's environment.
+    pub(crate) variables: Vec<(&'static str, String)>,
 }
 
 impl<'a> Session<'a> {
     pub(crate) fn new(scratch: &'a Scratch, options: &'static [&'static str]) -> Session<'a> {
         shim();
         let (root, trace) = (scratch.path().join("session"), scratch.path().join("trace"));
-        Session { scratch, root, trace, collector: None, options }
+        Session { scratch, root, trace, collector: None, options, variables: Vec::new() }
     }
 
     /// Starts a collector, and waits until it is at work.
@@ -41,6 +43,7 @@ impl<'a> Session<'a> {
             .args(self.options)
             .arg("-o")
             .arg(&self.trace)
+            .envs(self.variables.iter().cloned())
             .current_dir(self.scratch.path());
         let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("gputrace starts");
         let pid = child.id();

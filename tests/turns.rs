@@ -1,11 +1,15 @@
 //! Collectors of one session that take turns with other options: the trace says of each time what was kept of it.
 
-use gputrace_collectors::manifest::KeptDetail;
+use std::time::Duration;
+
+use gputrace_collectors::manifest::{Counters, KeptDetail};
 
 use crate::faults::one_line;
 use crate::standing::Session;
 use crate::switching::grids;
-use crate::util::{Scratch, Trace};
+use crate::util::{Scratch, Trace, nvml_folder, poll};
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Has a collector with these options at work while a program launches.
 fn of_one(session: &mut Session<'_>, options: &'static [&'static str], name: &str) {
@@ -103,4 +107,34 @@ fn one_collector_has_several_sessions_and_a_program_of_each_is_in_their_trace() 
     assert!(!scratch.path().join("third").exists());
     let metrics = scratch.gputrace(&["collect", &roots[0], root, "--metrics", "0"]).expect(2);
     one_line(&metrics.stderr, "metrics are of one session");
+}
+
+#[test]
+fn sessions_of_one_collector_take_turns_in_nvml() {
+    let scratch = Scratch::new();
+    let (mut first, mut second) = (Session::new(&scratch, &[]), Session::new(&scratch, &[]));
+    second.root = scratch.path().join("second");
+    let root: &str = Box::leak(second.root.display().to_string().into_boxed_str());
+    first.options = Box::leak(Box::new([root, "--counters", "10"]));
+    first.variables =
+        vec![("LD_LIBRARY_PATH", nvml_folder().display().to_string()), ("FAKE_NVML_ALONE", "1".to_owned())];
+    first.collect();
+    let files = ["one", "two"].map(|name| first.file(name));
+    let [one, two] = [first.start(&files[0]), second.start(&files[1])];
+    let readings = || {
+        let manifests = Trace::open(&first.trace).manifests();
+        let of = manifests.iter().map(|manifest| manifest.counters.as_ref().map_or(0, |counters| counters.readings));
+        of.collect::<Vec<u64>>()
+    };
+    poll(PATIENCE, || readings().iter().all(|readings| *readings >= 5).then_some(())).expect("both are read");
+    first.stop(one, &files[0]);
+    second.stop(two, &files[1]);
+    let (code, said) = first.end(libc::SIGTERM);
+    assert_eq!(code, Some(0), "{said}");
+    let rows = |source: &str| {
+        let manifests = Trace::open(&first.trace).manifests();
+        let of = |counters: &Counters| counters.sources.iter().find(|known| known.name == source).map_or(0, |s| s.rows);
+        manifests.iter().filter_map(|manifest| manifest.counters.as_ref()).map(of).collect::<Vec<u64>>()
+    };
+    assert!(rows("nvml").iter().all(|rows| *rows > 0), "{:?}", rows("nvml"));
 }

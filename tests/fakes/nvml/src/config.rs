@@ -14,8 +14,11 @@
 //! | FAKE_NVML_STARTED | file that is made when somebody initialises NVML, also when that fails | none |
 //! | FAKE_NVML_READ | file that is made when a device has been asked for its memory so many times as the next says, or is lost | none |
 //! | FAKE_NVML_READINGS | how often that is | 3 |
+//! | FAKE_NVML_ALONE | 1: a function takes a moment, and whoever calls one meanwhile is aborted: an H200's driver died so | 0 |
 
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 pub(crate) struct Config {
     failures: Vec<(String, u32)>,
@@ -30,6 +33,7 @@ pub(crate) struct Config {
     pub(crate) started: Option<String>,
     pub(crate) read: Option<String>,
     pub(crate) readings: u64,
+    alone: bool,
 }
 
 static CONFIG: LazyLock<Config> = LazyLock::new(|| Config {
@@ -45,10 +49,34 @@ static CONFIG: LazyLock<Config> = LazyLock::new(|| Config {
     started: text("FAKE_NVML_STARTED"),
     read: text("FAKE_NVML_READ"),
     readings: number("FAKE_NVML_READINGS").unwrap_or(3),
+    alone: number("FAKE_NVML_ALONE") == Some(1),
 });
 
 pub(crate) fn config() -> &'static Config {
     &CONFIG
+}
+
+static INSIDE: AtomicU32 = AtomicU32::new(0);
+
+/// A call, for as long as it lasts.
+pub(crate) struct Inside;
+
+/// A call begins, which may have to be the only one.
+pub(crate) fn enter() -> Option<Inside> {
+    config().alone.then(|| {
+        if INSIDE.fetch_add(1, Ordering::SeqCst) > 0 {
+            eprintln!("two threads are in NVML at once");
+            std::process::abort();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        Inside
+    })
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// Makes a file, for whoever waits for it.

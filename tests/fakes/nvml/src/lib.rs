@@ -32,6 +32,7 @@ macro_rules! function {
     ($name:ident($($argument:ident: $type:ty),* $(,)?) $body:block) => {
         #[unsafe(no_mangle)]
         extern "C" fn $name($($argument: $type),*) -> u32 {
+            let _inside = $crate::config::enter();
             if let Some(result) = $crate::config::failure(stringify!($name)) {
                 return result;
             }
