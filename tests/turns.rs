@@ -65,13 +65,19 @@ fn single_events_of_one_turn_are_not_denied_by_the_next() {
     assert!(said.contains("all events, since a collector went on that keeps them"), "{said}");
 }
 
+/// Two sessions, of which the first one's collector has both.
+fn two<'a>(scratch: &'a Scratch, [option, value]: [&'static str; 2]) -> (Session<'a>, Session<'a>) {
+    let (mut first, mut second) = (Session::new(scratch, &[]), Session::new(scratch, &[]));
+    second.root = scratch.path().join("second");
+    let root: &str = Box::leak(second.root.display().to_string().into_boxed_str());
+    first.options = Box::leak(Box::new([root, option, value]));
+    (first, second)
+}
+
 #[test]
 fn one_collector_has_several_sessions_and_a_program_of_each_is_in_their_trace() {
     let scratch = Scratch::new();
-    let (mut first, mut second) = (Session::new(&scratch, &[]), Session::new(&scratch, &[]));
-    second.root = scratch.path().join("second");
-    let root: &str = Box::leak(second.root.display().to_string().into_boxed_str());
-    first.options = Box::leak(Box::new([root, "--detail", "full"]));
+    let (mut first, second) = two(&scratch, ["--detail", "full"]);
     first.collect();
     let files = ["one", "two"].map(|name| first.file(name));
     let running = [first.start(&files[0]), second.start(&files[1])];
@@ -105,17 +111,14 @@ fn one_collector_has_several_sessions_and_a_program_of_each_is_in_their_trace() 
     let roots = [scratch.path().join("third"), file].map(|path| path.display().to_string());
     scratch.gputrace(&["collect", &roots[0], &roots[1]]).expect(1);
     assert!(!scratch.path().join("third").exists());
-    let metrics = scratch.gputrace(&["collect", &roots[0], root, "--metrics", "0"]).expect(2);
+    let metrics = scratch.gputrace(&["collect", &roots[0], first.options[0], "--metrics", "0"]).expect(2);
     one_line(&metrics.stderr, "metrics are of one session");
 }
 
 #[test]
 fn sessions_of_one_collector_take_turns_in_nvml() {
     let scratch = Scratch::new();
-    let (mut first, mut second) = (Session::new(&scratch, &[]), Session::new(&scratch, &[]));
-    second.root = scratch.path().join("second");
-    let root: &str = Box::leak(second.root.display().to_string().into_boxed_str());
-    first.options = Box::leak(Box::new([root, "--counters", "10"]));
+    let (mut first, second) = two(&scratch, ["--counters", "10"]);
     first.variables =
         vec![("LD_LIBRARY_PATH", nvml_folder().display().to_string()), ("FAKE_NVML_ALONE", "1".to_owned())];
     first.collect();

@@ -160,7 +160,7 @@ fn live(all: Vec<Found>, patience: Duration) -> Vec<Live> {
 #[error("{}", .0.as_ref().map_or_else(|| "it is over".to_owned(), |root| {
     format!("no collector is at work there; gputrace collect {} goes on with it", root.display())
 }))]
-pub(super) struct Over(pub(super) Option<PathBuf>);
+pub(super) struct Over(Option<PathBuf>);
 
 /// Connects to a session. One that has just been made may not listen yet.
 fn connect(session: &Found, patience: Duration) -> Result<UnixStream> {

@@ -1,7 +1,7 @@
 //! What one of the traces has only in part, and what is therefore not compared: launches that were left out for a budget, and rows that
 //! were removed to keep to a limit.
 
-use gputrace_collectors::schema::TableId;
+use gputrace_collectors::schema::{TABLES, TableId};
 
 use super::quantities::{self, LAUNCH_TIME};
 use super::{Change, KERNEL_LAUNCHES, KERNEL_TIMES, Part};
@@ -11,9 +11,9 @@ use crate::analysis::{ALL, Facts, Shed, loss, removed};
 pub(super) fn take_back(parts: &mut [Part], traces: [&Facts<'_>; 2], in_steps: bool) {
     let shed = traces.iter().any(|facts| Shed::of(facts.processes()).is_some());
     for part in parts {
-        let of_launches: Vec<bool> = part.rows.iter().map(|row| shed && is_of_launches(part, row)).collect();
-        let tables: Vec<&[TableId]> = part.rows.iter().map(|row| tables(part, row)).collect();
-        for ((row, of_launches), tables) in part.rows.iter_mut().zip(of_launches).zip(tables) {
+        let made_of: Vec<(&[TableId], bool)> =
+            part.rows.iter().map(|row| (tables(part, row), shed && is_of_launches(part, row))).collect();
+        for (row, (tables, of_launches)) in part.rows.iter_mut().zip(made_of) {
             let mut why = of_launches.then(|| "launches were left out to keep to --budget".to_owned());
             let values = [&mut row.before, &mut row.after].into_iter().zip(["before", "after"]);
             for ((value, name), facts) in values.zip(traces) {
@@ -37,11 +37,8 @@ pub(super) fn take_back(parts: &mut [Part], traces: [&Facts<'_>; 2], in_steps: b
 
 /// The limits for which rows of a trace were removed.
 pub(super) fn removed_of(facts: &Facts<'_>) -> String {
-    let all = loss::removed(facts.trace);
-    let mut limits: Vec<&str> = all.iter().map(|of| of.limit.as_str()).collect();
-    limits.sort_unstable();
-    limits.dedup();
-    if limits.is_empty() { "none".to_owned() } else { limits.join(", ") }
+    let limits = loss::limits(facts.trace, &TABLES.map(|table| table.id));
+    if limits.is_empty() { "none".to_owned() } else { limits }
 }
 
 /// The tables whose rows a number is made of; a metric of the run says itself what it lacks.
@@ -63,10 +60,8 @@ fn is_of_launches(part: &Part, row: &Change) -> bool {
     };
     match part.name.as_str() {
         // The analysis of that name counts none.
-        "steps" => quantities::is_of_launches(&row.what),
-        name if name.ends_with(".per_step") => quantities::is_of_launches(&row.what),
-        KERNEL_LAUNCHES => true,
-        KERNEL_TIMES => part.title.contains(LAUNCH_TIME),
+        "steps" | KERNEL_LAUNCHES | KERNEL_TIMES => tables(part, row).contains(&TableId::Launches),
+        name if name.ends_with(".per_step") => tables(part, row).contains(&TableId::Launches),
         name => name.starts_with("launch-overhead.") || is_metric(),
     }
 }

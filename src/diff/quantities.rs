@@ -105,11 +105,6 @@ fn in_driver(tally: &Tally) -> f64 {
     [Wait, Load, Memory, Copy, Launch, Other].into_iter().map(|cause| ns(tally, cause)).sum()
 }
 
-/// Whether a quantity of this name counts or sums launches.
-pub(super) fn is_of_launches(what: &str) -> bool {
-    matches!(what, LAUNCHES | LAUNCH_TIME | GIVEN | "time in the driver")
-}
-
 /// The tables whose rows the quantity of this name counts or sums. How long a step took is known without any of them.
 pub(super) fn tables(what: &str) -> &'static [TableId] {
     use TableId::*;

@@ -1,7 +1,7 @@
 //! Traces that are damaged, foreign, empty or in several pieces.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gputrace_collectors::Manifest;
 use gputrace_collectors::archive::{Archive, Columns};
@@ -303,15 +303,21 @@ fn rows_that_were_added_to_a_recorded_trace_are_read_with_its_own() {
     assert_eq!(trace.problems(), []);
 }
 
-#[test]
-fn a_trace_whose_writer_ends_while_it_is_read_is_read_anew() {
-    let made = TestTrace::rich();
+/// The trace's folder, in which its launcher has a journal that is empty.
+fn with_journal(made: &TestTrace) -> (PathBuf, PathBuf) {
     let folder = made.write_parts(1).to_owned();
     let manifest = fs::read_dir(folder.join("manifest")).expect("a manifest").next().expect("one").expect("it");
     let name = Path::new(&manifest.file_name()).with_extension("journal");
     fs::create_dir_all(folder.join("journal")).expect("our own folder");
     let journal = folder.join("journal").join(name);
     fs::write(&journal, b"").expect("our own file");
+    (folder, journal)
+}
+
+#[test]
+fn a_trace_whose_writer_ends_while_it_is_read_is_read_anew() {
+    let made = TestTrace::rich();
+    let (folder, journal) = with_journal(&made);
     let mut times = 0;
     let journals = Trace::read(&[folder], |trace| {
         times += 1;
@@ -324,12 +330,7 @@ fn a_trace_whose_writer_ends_while_it_is_read_is_read_anew() {
 #[test]
 fn a_trace_whose_rows_move_into_files_while_it_is_read_is_read_anew() {
     let made = TestTrace::rich();
-    let folder = made.write_parts(1).to_owned();
-    let manifest = fs::read_dir(folder.join("manifest")).expect("a manifest").next().expect("one").expect("it");
-    let name = Path::new(&manifest.file_name()).with_extension("journal");
-    fs::create_dir_all(folder.join("journal")).expect("our own folder");
-    let journal = folder.join("journal").join(name);
-    fs::write(&journal, b"").expect("our own file");
+    let (folder, journal) = with_journal(&made);
     let host = fs::read_dir(folder.join("launches")).expect("a table").next().expect("one").expect("it").path();
     let file = fs::read_dir(&host).expect("a folder").next().expect("one").expect("it").path();
     let young = host.join("young");
