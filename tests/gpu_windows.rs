@@ -243,14 +243,14 @@ fn finalized(calls: &[(String, i64)]) -> u64 {
 /// Steps of 200 short launches, 100,000 or more in a second.
 const MANY: [&str; 4] = ["4", "200", "2", "100"];
 const OFTEN: [&str; 4] = ["--gpu-window-every", "1", "--budget", "20"];
+/// Such steps, and windows so far apart that it is worth while to take CUPTI off between them.
+const APART: ([&str; 4], [&str; 4]) = (["7", "200", "2", "100"], ["--gpu-window-every", "2", "--budget", "20"]);
 
 #[test]
 fn cupti_is_taken_off_between_windows_and_put_on_again() {
     let scratch = Scratch::new();
     let file = scratch.path().join("cupti.json");
-    // So far apart that it is worth while.
-    let (words, options) = (["7", "200", "2", "100"], ["--gpu-window-every", "2", "--budget", "20"]);
-    let trace = in_windows(&scratch, &words, &options).env("FAKE_CUPTI_TRUTH", &file).traced().expect(0).read();
+    let trace = in_windows(&scratch, &APART.0, &APART.1).env("FAKE_CUPTI_TRUTH", &file).traced().expect(0).read();
     let about = trace.root().gpu_time.expect("CUPTI was asked");
     let calls = cupti_calls(&file);
     assert!(about.windows >= 2 && about.detached >= 1 && about.stays.is_none(), "{about:?}");
@@ -416,15 +416,23 @@ fn launches_are_timed_as_often_as_the_budget_allows() {
 
 #[test]
 fn what_cupti_does_not_give_out_or_do_is_said() {
-    let says = |failure: &str| {
+    let told = |words: &[&str], options: &[&str], failure: &str| {
         let scratch = Scratch::new();
-        let target = in_windows(&scratch, &MANY, &OFTEN).env("FAKE_CUPTI_FAIL", failure);
-        let trace = target.traced().expect(0).read();
+        let file = scratch.path().join("cupti.json");
+        let target = in_windows(&scratch, words, options).env("FAKE_CUPTI_FAIL", failure);
+        let trace = target.env("FAKE_CUPTI_TRUTH", &file).traced().expect(0).read();
         let notes = trace.root().notes.join("\n");
-        (trace.root().gpu_time.expect("CUPTI was asked"), notes)
+        (trace.root().gpu_time.expect("CUPTI was asked"), notes, finalized(&cupti_calls(&file)))
     };
-    let (about, notes) = says("cuptiFinalize:1");
-    assert!(about.detached == 0 && about.stays.is_some_and(|why| why.contains("cuptiFinalize failed")), "{notes}");
+    // On a busy machine so few launches may come until the next window that CUPTI is not to be taken off at all.
+    let mut runs = (0..5).map(|_| told(&APART.0, &APART.1, "cuptiFinalize:1"));
+    let (about, notes, _) = runs.find(|(_, _, tried)| *tried > 0).expect("it was to be taken off");
+    let stays = about.stays.as_deref();
+    assert!(about.detached == 0 && stays.is_some_and(|why| why.contains("cuptiFinalize failed")), "{about:?} {notes}");
+    let says = |failure: &str| {
+        let (about, notes, _) = told(&MANY, &OFTEN, failure);
+        (about, notes)
+    };
     let (about, notes) = says("cuptiActivityFlushAll:1");
     assert!(about.given_up.is_some_and(|why| why.contains("cuptiActivityFlushAll")), "{notes}");
     assert!(about.events.is_some_and(|events| events.timed > 100), "{notes}");
