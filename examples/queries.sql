@@ -23,6 +23,18 @@ CREATE OR REPLACE TEMP MACRO rows_of(part) AS TABLE
 CREATE OR REPLACE TEMP MACRO names() AS TABLE
     SELECT name_id, any_value(name) AS name FROM rows_of('names') GROUP BY name_id;
 
+-- The line of each stack: its innermost frame of Python that is not installed. A row of stacks is the innermost frame of one, and who
+-- called that is another row.
+CREATE OR REPLACE TEMP MACRO lines() AS TABLE
+    WITH RECURSIVE stacks AS (
+        SELECT DISTINCT ON (stack_id) stack_id, caller_id, file, line, function,
+               coalesce(language = 'python' AND NOT regexp_matches(file, '^<|/(site|dist)-packages/|/lib/python3'), false) AS own
+        FROM rows_of('stacks')),
+    found AS (SELECT stack_id, stack_id AS frame FROM stacks
+              UNION ALL
+              SELECT f.stack_id, s.caller_id FROM found f JOIN stacks s ON s.stack_id = f.frame WHERE NOT s.own)
+    SELECT f.stack_id, s.file, s.line, s.function FROM found f JOIN stacks s ON s.stack_id = f.frame WHERE s.own;
+
 -- All that a GPU did, with the end of what had begun before: where that is earlier than its own begin, the GPU was idle. The
 -- pattern names kernels and device_copies, of which a trace may lack one, and device_memory, which has no gpu_ns.
 CREATE OR REPLACE TEMP MACRO work() AS TABLE
@@ -60,13 +72,11 @@ GROUP BY name ORDER BY total_ms DESC;
 -- 5. In which line of the program does the host wait? (the innermost frame of Python that is not installed; no file: calls without
 -- one, such as those of less than 20 us. Waits, with the whole time of copies and sets that found work pending: of these, and of
 -- frees and allocations, report --only syncs says how long they waited)
-SELECT s.frame.file AS file, s.frame.line AS line, s.frame.function AS function, n.name AS api, count(*) AS waits,
+SELECT s.file AS file, s.line AS line, s.function AS function, n.name AS api, count(*) AS waits,
        sum(api_ns) / 1e6 AS total_ms, max(api_ns) / 1e3 AS max_us
 FROM (SELECT api_id, api_ns, stack_id FROM rows_of('syncs') WHERE kind IN ('context', 'stream', 'event')
       UNION ALL SELECT api_id, api_ns, stack_id FROM rows_of('transfers') WHERE pending_streams > 0)
-LEFT JOIN (SELECT stack_id, arg_min(struct_pack(file, line, function), depth) AS frame FROM rows_of('stacks')
-           WHERE language = 'python' AND NOT regexp_matches(file, '^<|/(site|dist)-packages/|/lib/python3')
-           GROUP BY stack_id) s USING (stack_id)
+LEFT JOIN lines() s USING (stack_id)
 JOIN names() n ON n.name_id = api_id
 GROUP BY ALL ORDER BY total_ms DESC;
 

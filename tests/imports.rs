@@ -274,11 +274,10 @@ fn functions_of_python_are_the_stacks_of_calls_and_findings_name_them() {
         assert_eq!(with_stack(&row), if row.int("tid") == 9 { (true, Some(1)) } else { (false, None) });
     }
     let wait = trace.table("syncs").rows().next().expect("a wait").int("stack_id");
-    let stacks = trace.table("stacks");
-    let mut frames: Vec<_> = stacks.rows().filter(|row| row.int("stack_id") == wait).collect();
-    frames.sort_by_key(|row| row.int("depth"));
+    let text = |row: &crate::util::Row<'_>, column: &str| row.text(column).to_owned();
+    let stacks = trace.stacks(|row| (text(row, "file"), row.maybe_int("line"), text(row, "function")));
     let frames: Vec<_> =
-        frames.iter().map(|row| (row.text("file"), row.maybe_int("line"), row.text("function"))).collect();
+        stacks.of(wait).map(|(file, line, function)| (file.as_str(), *line, function.as_str())).collect();
     let outer = [("loss.py", Some(33), "read"), ("train.py", Some(10), "step"), ("train.py", Some(1), "<module>")];
     assert_eq!((frames[0], &frames[1..]), (("<built-in>", None, "item"), &outer[..]));
     let report = scratch.gputrace(&["report", "imported", "--only", "summary,launch-overhead"]).expect(0).text();

@@ -3,7 +3,7 @@
 //! The stacks are read from the interpreter's memory, so each place where that memory may not be what it usually is must be
 //! as harmless as the others, and no stack may say what was not so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::stacks::pythons;
@@ -14,15 +14,10 @@ type Said = (String, Vec<String>);
 
 /// What each wait's stack says, in the order of the waits; none where it has none.
 fn waits(trace: &Trace) -> Vec<Option<Said>> {
-    let (names, mut stacks) = (trace.names(), BTreeMap::<i64, BTreeMap<i64, (String, String)>>::new());
-    for row in trace.table("stacks").rows() {
-        let frame = (row.text("language").to_owned(), row.text("function").to_owned());
-        stacks.entry(row.int("stack_id")).or_default().insert(row.int("depth"), frame);
-    }
-    let said = |id: i64| {
-        let frames = &stacks[&id];
-        (frames[&0].0.clone(), frames.values().map(|(_, function)| function.clone()).collect())
-    };
+    let names = trace.names();
+    let stacks = trace.stacks(|row| (row.text("language").to_owned(), row.text("function").to_owned()));
+    let said =
+        |id: i64| (stacks.innermost(id).0.clone(), stacks.of(id).map(|(_, function)| function.clone()).collect());
     let mut rows: Vec<(i64, Option<Said>)> = Vec::new();
     for row in trace.table("syncs").rows().filter(|row| names[&row.int("api_id")] == "cuStreamSynchronize") {
         rows.push((row.int("start_ns"), row.maybe_int("stack_id").map(said)));

@@ -317,11 +317,10 @@ t = threading.Thread(target=time.sleep, args=(0.3,)); t.start(); t.join()
     assert_eq!(long("sleep") + long("poll"), 1, "sleeps");
     assert_eq!(long("child"), 1, "children");
     // Each names its line: the sleep is in the script's tenth.
-    let stacks = trace.table("stacks");
+    let stacks = trace.stacks(|row| (row.text("function").to_owned(), row.maybe_int("line")));
     let sleep = waits.values().flatten().find(|w| matches!(&*w.kind, "sleep" | "poll") && w.ns >= 20 * MS);
-    let mut innermost = stacks.rows().filter(|row| Some(row.int("stack_id")) == sleep.and_then(|w| w.stack_id));
-    let frame = innermost.find(|row| row.int("depth") == 0).expect("a stack");
-    assert_eq!((frame.text("function"), frame.maybe_int("line")), ("<module>", Some(10)));
+    let frame = stacks.innermost(sleep.and_then(|w| w.stack_id).expect("a stack"));
+    assert_eq!(*frame, ("<module>".to_owned(), Some(10)));
     let reads = &waits["read"];
     assert_eq!(reads.iter().filter(|w| w.bytes == Some(1) && w.ns >= 20 * MS).count(), 1, "the pipe");
     assert_eq!(reads.iter().filter(|w| w.bytes == Some(3 << 20)).count(), 1, "the file");

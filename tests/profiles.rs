@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::util::{Driver, Row, Scratch, Trace, lacks, needs, program, repository};
+use crate::util::{Driver, Row, Scratch, Stacks, Trace, lacks, needs, program, repository};
 
 /// Values by process, stack and called function: `pid N;outermost;...;innermost;function`, functions alone.
 type Sums = BTreeMap<String, i64>;
@@ -87,16 +87,12 @@ fn functions(stack: &str) -> String {
 struct Tables<'t> {
     trace: &'t Trace,
     names: HashMap<i64, String>,
-    stacks: BTreeMap<i64, BTreeMap<i64, String>>,
+    stacks: Stacks<String>,
 }
 
 impl<'t> Tables<'t> {
     fn new(trace: &'t Trace) -> Tables<'t> {
-        let mut stacks: BTreeMap<i64, BTreeMap<i64, String>> = BTreeMap::new();
-        for row in trace.table("stacks").rows() {
-            stacks.entry(row.int("stack_id")).or_default().insert(row.int("depth"), row.text("function").to_owned());
-        }
-        Tables { trace, names: trace.names(), stacks }
+        Tables { trace, names: trace.names(), stacks: trace.stacks(|row| row.text("function").to_owned()) }
     }
 
     fn sums(&self, tables: &[&str], value: impl Fn(&str, &Row<'_>) -> Option<i64>) -> Sums {
@@ -106,7 +102,10 @@ impl<'t> Tables<'t> {
                 let Some(value) = value(table, &row) else { continue };
                 let mut text = format!("pid {}", row.int("pid"));
                 match row.maybe_int("stack_id") {
-                    Some(id) => self.stacks[&id].values().rev().for_each(|function| text += &format!(";{function}")),
+                    Some(id) => {
+                        let stack: Vec<&String> = self.stacks.of(id).collect();
+                        stack.iter().rev().for_each(|function| text += &format!(";{function}"));
+                    }
                     None => text += ";[no stack]",
                 }
                 text += &format!(";{}", self.names[&row.int("api_id")]);

@@ -4,7 +4,7 @@
 //! Interpreters of other Debian releases run beside the machine's own: `ci/pythons` unpacks them, and
 //! GPUTRACE_TEST_PYTHONS names their commands, separated by colons.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -35,19 +35,18 @@ type Stack = (Vec<Frame>, bool);
 
 /// Every stack by its id.
 fn stacks(trace: &Trace) -> HashMap<i64, Stack> {
-    let mut rows: BTreeMap<(i64, i64), (Frame, bool)> = BTreeMap::new();
-    for row in trace.table("stacks").rows() {
+    let frame = |row: &Row<'_>| {
         let file = row.maybe_text("file").unwrap_or_default().to_owned();
-        let frame = (row.text("function").to_owned(), file, row.maybe_int("line"));
-        let other = rows.insert((row.int("stack_id"), row.int("depth")), (frame, row.int("cut") == 1));
-        assert!(other.is_none(), "a frame stands twice");
-    }
+        ((row.text("function").to_owned(), file, row.maybe_int("line")), row.int("cut") == 1)
+    };
+    let (table, frames) = (trace.table("stacks"), trace.stacks(frame));
     let mut stacks: HashMap<i64, Stack> = HashMap::new();
-    for ((id, _), (frame, cut)) in rows {
-        let stack = stacks.entry(id).or_default();
-        assert!(!stack.1, "something stands behind the outermost frame that was taken");
-        stack.0.push(frame);
-        stack.1 = cut;
+    for id in table.rows().map(|row| row.int("stack_id")) {
+        let (frames, cut): (Vec<Frame>, Vec<bool>) = frames.of(id).cloned().unzip();
+        let [inner @ .., outermost] = &cut[..] else { panic!("a stack without frames") };
+        assert!(!inner.contains(&true), "something stands behind the outermost frame that was taken");
+        let other = stacks.insert(id, (frames, *outermost));
+        assert!(other.is_none(), "a stack stands twice");
     }
     stacks
 }
@@ -136,14 +135,11 @@ fn every_allocation_has_pythons_own_functions_among_the_native_ones() {
         let target = scratch.target(python).arg(script()).env("ALLOCATE", "1").with_driver(Driver::Plain);
         let run = target.options(["--malloc", "sample=16K"]).traced().expect(0);
         let trace = run.read();
-        let mut stacks: HashMap<i64, Vec<(i64, Option<Frame>)>> = HashMap::new();
-        for row in trace.table("stacks").rows() {
+        let stacks = trace.stacks(|row| {
             let file = row.maybe_text("file").unwrap_or_default().to_owned();
             let frame = (row.text("function").to_owned(), file, row.maybe_int("line"));
-            let python = (row.text("language") == "python").then_some(frame);
-            stacks.entry(row.int("stack_id")).or_default().push((row.int("depth"), python));
-        }
-        stacks.values_mut().for_each(|frames| frames.sort_by_key(|(depth, _)| *depth));
+            (row.text("language") == "python").then_some(frame)
+        });
         let table = trace.table("host_memory");
         let blocks: Vec<_> = table.rows().filter(|r| r.text("action") == "alloc").collect();
         let (mut count, mut between) = (0, 0);
@@ -153,9 +149,9 @@ fn every_allocation_has_pythons_own_functions_among_the_native_ones() {
             let ours = |row: &&Row<'_>| (bytes..bytes + 900).contains(&row.int("bytes"));
             let block = blocks.iter().find(ours).unwrap_or_else(|| panic!("no block for {line}"));
             assert_eq!(Some(block.int("tid")), thread);
-            let stack = &stacks[&block.maybe_int("stack_id").expect("a stack")];
-            assert!(stack[0].1.is_none(), "a native function called malloc");
-            let got: Vec<&Frame> = stack.iter().filter_map(|(_, frame)| frame.as_ref()).collect();
+            let stack: Vec<&Option<Frame>> = stacks.of(block.maybe_int("stack_id").expect("a stack")).collect();
+            assert!(stack[0].is_none(), "a native function called malloc");
+            let got: Vec<&Frame> = stack.iter().filter_map(|frame| frame.as_ref()).collect();
             let expected = said["stack"].as_array().expect("a list");
             let whole = stack.len() < 128;
             assert!(if whole { got.len() == expected.len() } else { got.len() <= expected.len() }, "{line} {stack:?}");
@@ -164,9 +160,9 @@ fn every_allocation_has_pythons_own_functions_among_the_native_ones() {
                 assert_eq!(**got, (text(0), text(1), expected[2].as_i64()), "{}", said["scenario"]);
             }
             // Where C called Python, its functions stand between those of Python.
-            let first = stack.iter().position(|(_, frame)| frame.is_some()).expect("one of Python");
-            let last = stack.iter().rposition(|(_, frame)| frame.is_some()).expect("one of Python");
-            between += usize::from(stack[first..last].iter().any(|(_, frame)| frame.is_none()));
+            let first = stack.iter().position(|frame| frame.is_some()).expect("one of Python");
+            let last = stack.iter().rposition(|frame| frame.is_some()).expect("one of Python");
+            between += usize::from(stack[first..last].iter().any(|frame| frame.is_none()));
             count += 1;
         }
         assert!(count > 80 && between > 10, "{count} {between}");
@@ -314,16 +310,15 @@ fn a_forked_child_describes_its_stacks_anew() {
 /// Functions of the native stacks of all waits, in their order, innermost first, up to the first of libc's.
 pub(crate) fn native(run: &Finished) -> Vec<Vec<String>> {
     let trace = run.read();
-    let (names, mut rows) = (trace.names(), BTreeMap::new());
-    for row in trace.table("stacks").rows() {
+    let names = trace.names();
+    let stacks = trace.stacks(|row| {
         assert_eq!(row.text("language"), "native");
         assert!(row.maybe_text("module").is_some() && row.maybe_int("offset").is_some());
-        rows.insert((row.int("stack_id"), row.int("depth")), row.text("function").to_owned());
-    }
+        row.text("function").to_owned()
+    });
     let mut waits = Vec::new();
     for row in trace.table("syncs").rows().filter(|row| names[&row.int("api_id")] == "cuStreamSynchronize") {
-        let id = row.int("stack_id");
-        let stack = rows.range((id, 0)..(id + 1, 0)).map(|(_, function)| function.clone());
+        let stack = stacks.of(row.int("stack_id")).cloned();
         let own = |function: &String| {
             !["", "start_thread", "__libc_start_call_main", "__libc_start_main"].contains(&function.as_str())
         };
@@ -436,11 +431,11 @@ fn a_stack_that_is_deeper_than_the_limit_says_that_it_was_cut() {
     let scratch = Scratch::new();
     let target = scratch.target(native_program()).arg("deep").with_instant_driver();
     let trace = target.options(["--stacks-over", "0"]).traced().expect(0).read();
-    let mut longest: BTreeMap<i64, (i64, bool)> = BTreeMap::new();
-    for row in trace.table("stacks").rows() {
-        let entry = longest.entry(row.int("stack_id")).or_default();
-        *entry = (entry.0 + 1, entry.1 || row.int("cut") == 1);
-    }
-    assert!(longest.values().any(|stack| *stack == (128, true)), "{longest:?}");
-    assert!(longest.values().all(|(frames, cut)| *cut == (*frames == 128)), "{longest:?}");
+    // Those of calls: the ones that only call others have fewer frames and are cut as well.
+    let stacks = stacks(&trace);
+    let ids = ["syncs", "launches", "api"].map(|table| trace.table(table));
+    let ids = ids.iter().flat_map(|table| table.rows().filter_map(|row| row.maybe_int("stack_id")));
+    let longest: Vec<(usize, bool)> = ids.map(|id| &stacks[&id]).map(|(frames, cut)| (frames.len(), *cut)).collect();
+    assert!(longest.contains(&(128, true)), "{longest:?}");
+    assert!(longest.iter().all(|(frames, cut)| *cut == (*frames == 128)), "{longest:?}");
 }

@@ -15,4 +15,4 @@ pub(crate) use build::{
 };
 pub(crate) use pty::on_a_terminal;
 pub(crate) use run::{Finished, Scratch, Started, Target, poll, test_hook};
-pub(crate) use trace::{Row, Table, Trace, count, orphans, truth};
+pub(crate) use trace::{Row, Stacks, Table, Trace, count, orphans, truth};

@@ -73,11 +73,14 @@ impl Hash {
 
 /// Names of one collector.
 const MOST: usize = 1 << 20;
+/// Stacks of one collector.
+const MOST_STACKS: usize = 1 << 22;
 
 /// The names that a collector has written, so that each is written once.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     ids: HashSet<i64>,
+    stacks: HashSet<i64>,
     /// Ids of texts by their keys ([`gputrace_abi::text::key`]), of all processes: a forked child sends nothing again.
     by_key: HashMap<u64, i64>,
 }
@@ -88,9 +91,15 @@ impl Written {
         self.ids.len() < MOST && self.ids.insert(id)
     }
 
+    /// The same of a stack's id.
+    pub(crate) fn stack(&mut self, id: i64) -> bool {
+        self.stacks.len() < MOST_STACKS && self.stacks.insert(id)
+    }
+
     /// All must be written again.
     pub(crate) fn forget(&mut self) {
         self.ids.clear();
+        self.stacks.clear();
     }
 
     /// Events say this key where they mean the name with this id.

@@ -373,16 +373,16 @@ mod tests {
     fn rows_of_one_line_are_told_apart_by_their_callers_and_ids() {
         let mut trace = TestTrace::new();
         trace.process(1, 100, None, START + 10_000_000_000);
-        let frame = |id: i64, depth: i32, function: &str, line: i32| {
+        let frame = |id: i64, caller: Option<i64>, function: &str, line: i32| {
             serde_json::json!({
-                "stack_id": id, "depth": depth, "language": "python", "function": function, "file": "/home/u/x.py", "line": line,
+                "stack_id": id, "caller_id": caller, "language": "python", "function": function, "file": "/home/u/x.py", "line": line,
             })
         };
         for (id, caller) in [(1 << 60, 10), (7, 20)] {
-            trace.row(TableId::Stacks, frame(id, 0, "copy", 3));
-            trace.row(TableId::Stacks, frame(id, 1, "main", caller));
+            trace.row(TableId::Stacks, frame(id, Some(caller), "copy", 3));
+            trace.row(TableId::Stacks, frame(caller, None, "main", caller as i32));
         }
-        trace.row(TableId::Stacks, frame(8, 0, "other", 4));
+        trace.row(TableId::Stacks, frame(8, None, "other", 4));
         let mut thread = trace.thread(1, 11);
         for (id, bytes) in [(1 << 60, 300), (7, 200), (8, 100)] {
             thread.malloc_at(id, bytes, bytes as f64);

@@ -40,7 +40,8 @@ pub(super) fn write(mut found: Gathered, place: &Place<'_>) -> io::Result<Manife
     for (kind, name) in found.names.values() {
         archive.name(*kind, name)?;
     }
-    let stack_ids = found.stacks.rows().map(|frames| archive.stack(&frames)).collect::<io::Result<Vec<i64>>>()?;
+    let stack_ids =
+        found.stacks.rows().map(|frames| archive.stack(&frames)).collect::<io::Result<Vec<Option<i64>>>>()?;
     let ids = Ids { launcher_id: place.launcher_id, found: &found, stack_ids };
     progress::stage(
         &format!("writing {}", place.source),
@@ -125,7 +126,7 @@ pub(super) struct Ids<'a> {
     pub(super) launcher_id: u64,
     pub(super) found: &'a Gathered,
     /// By the numbers of [`Gathered::stacks`].
-    stack_ids: Vec<i64>,
+    stack_ids: Vec<Option<i64>>,
 }
 
 impl Ids<'_> {
@@ -134,7 +135,7 @@ impl Ids<'_> {
     }
 
     pub(super) fn stack_id(&self, stack: Option<NonZeroU32>) -> Option<i64> {
-        self.stack_ids.get(stack?.get() as usize - 1).copied()
+        self.stack_ids.get(stack?.get() as usize - 1).copied().flatten()
     }
 
     pub(super) fn pid(&self, process: usize) -> i32 {

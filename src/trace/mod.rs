@@ -58,7 +58,7 @@ pub(crate) use rows::{Axes, Ints, Rows};
 pub(crate) use scan::{Reach, Want};
 pub(crate) use spans::Spans;
 pub(crate) use stacks::{Frame, NO_STACK, Site, SiteFinder, Sites};
-pub(crate) use whole::{StackFrames, Stacks, Texts};
+pub(crate) use whole::{Stacks, Texts};
 pub(crate) use wide::{columns_of, front};
 
 /// One trace, made of all folders that were named.

@@ -149,7 +149,7 @@ impl TestTrace {
     pub(crate) fn stack(&mut self, function: &str, file: &str, line: i32) -> i64 {
         let id = id(NameKind::Symbol, &format!("{function} {file} {line}"));
         let row = json!({
-            "stack_id": id, "depth": 0, "language": "python", "function": function, "file": file, "line": line,
+            "stack_id": id, "language": "python", "function": function, "file": file, "line": line,
         });
         self.row(TableId::Stacks, row);
         id

@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use gputrace_collectors::schema::TableId;
 
-use super::stacks::told::{Shown, Told};
-use super::stacks::{frame_text, place};
+use super::stacks::told::{Shown, ToldStack};
+use super::stacks::tree::DEEPEST;
+use super::stacks::whole;
 use super::{Filter, Frame, NO_STACK, Trace, Want};
 use crate::spilled::Spilled;
 
@@ -29,137 +30,90 @@ impl Trace {
         done.map(|()| names)
     }
 
-    /// Every stack as one text, innermost first: `step /u/train.py:44 < main /u/train.py:90 < start (libc.so.6)`.
+    /// Every stack.
     pub(crate) fn every_stack(&self) -> io::Result<Stacks> {
-        let text = |frame: &Told<'_>| frame_text(frame.function, place(frame.file, frame.module), frame.line);
-        self.stacks_as(" < ", text).map(Stacks)
-    }
-
-    /// The frames of every stack.
-    pub(crate) fn every_frame(&self) -> io::Result<StackFrames> {
-        self.stacks_as(FRAME, packed).map(StackFrames)
-    }
-
-    /// Every stack as the texts of its frames with something between them.
-    fn stacks_as(&self, between: &'static str, text: impl Fn(&Told<'_>) -> String) -> io::Result<Texts> {
-        let mut found =
-            Found { stacks: Texts::default(), between, id: NO_STACK, frames: Vec::new(), shown: Shown::default() };
-        let mut done = Ok(());
-        self.each_frame(
-            |_| true,
-            |id, depth, told| {
-                if done.is_ok() && id != found.id {
-                    done = found.end(id);
-                }
-                let shown = found.shown.of(told.python, told.function, |text| text.into());
-                found.frames.push((depth, text(&Told { function: &shown, ..*told })));
-            },
-        );
-        done.and_then(|()| found.end(NO_STACK))?;
-        Ok(found.stacks)
+        let (stacks, mut shown, mut done) = (Texts::default(), Shown::default(), Ok(()));
+        self.each_stack(|told| {
+            if done.is_ok() {
+                let function: Rc<str> = shown.of(told.frame.python, told.frame.function, |text| text.into());
+                done = stacks.get_or_insert(told.id, || packed(told, &function).into()).map(drop);
+            }
+        });
+        done.map(|()| Stacks { stacks, texts: Texts::default() })
     }
 }
 
-/// The texts of stacks.
+/// Stacks by id.
 #[derive(Default)]
-pub(crate) struct Stacks(Texts);
+pub(crate) struct Stacks {
+    /// Their innermost frames, and who called these.
+    stacks: Texts,
+    /// All of those that were asked for.
+    texts: Texts,
+}
 
 impl Stacks {
-    /// That of a stack, if it is known.
+    /// The frames of a stack, innermost first; none where it is not known.
+    pub(crate) fn frames(&self, stack_id: i64) -> io::Result<Vec<Frame>> {
+        Ok(self.frames_at(stack_id)?.into_iter().map(|(frame, _)| frame).collect())
+    }
+
+    /// The same, with where each is in its library as far as that is known.
+    pub(crate) fn frames_at(&self, stack_id: i64) -> io::Result<Vec<(Frame, Option<i64>)>> {
+        let (mut frames, mut next) = (Vec::new(), stack_id);
+        while next != NO_STACK
+            && frames.len() < DEEPEST
+            && let Some(text) = self.stacks.get(next)?
+        {
+            let (caller, frame, address) = unpacked(&text);
+            frames.push((frame, address));
+            next = caller;
+        }
+        Ok(frames)
+    }
+
+    /// All of a stack as one text, innermost first: `step /u/train.py:44 < main /u/train.py:90 < start (libc.so.6)`.
     pub(crate) fn whole(&self, stack_id: i64) -> io::Result<Option<Rc<str>>> {
-        if stack_id == NO_STACK { Ok(None) } else { self.0.get(stack_id) }
+        if stack_id == NO_STACK {
+            return Ok(None);
+        }
+        if let Some(known) = self.texts.get(stack_id)? {
+            return Ok(Some(known));
+        }
+        let Some(text) = whole(self.frames(stack_id)?) else { return Ok(None) };
+        let text: Rc<str> = text.into();
+        self.texts.insert(stack_id, text.clone())?;
+        Ok(Some(text))
     }
 }
 
-/// The frames of stacks.
-pub(crate) struct StackFrames(Texts);
-
-impl StackFrames {
-    /// Those of a stack, innermost first; none where it is not known.
-    pub(crate) fn of(&self, stack_id: i64) -> io::Result<Vec<Frame>> {
-        let packed = if stack_id == NO_STACK { None } else { self.0.get(stack_id)? };
-        Ok(packed.iter().flat_map(|text| text.split(FRAME)).map(unpacked).collect())
-    }
-}
-
-/// Between two frames, and between the parts of one. Where a text has them, as only a made-up one does, they are left out.
-const FRAME: &str = "\u{1e}";
+/// Between the parts of a stack's text. Where one has it, as only a made-up one does, it is left out.
 const PART: char = '\u{1f}';
 
-/// A frame with its function as it is shown, as one text.
-fn packed(frame: &Told<'_>) -> String {
-    let number = |number: Option<i64>| number.map_or(String::new(), |number| number.to_string());
+/// A stack with its function as it is shown, as one text.
+fn packed(told: &ToldStack<'_>, function: &str) -> String {
+    let ToldStack { caller, frame, address, .. } = told;
+    let line = frame.line.map_or(String::new(), |line| line.to_string());
     let python = if frame.python { "python" } else { "" };
-    let (line, address) = (number(frame.line.map(i64::from)), number(frame.address));
-    let parts: [&str; 6] = [python, frame.function, frame.file, &line, frame.module, &address];
-    parts.map(|part| part.replace([PART, '\u{1e}'], "")).join(&PART.to_string())
+    let parts: [&str; 7] =
+        [&caller.to_string(), python, function, frame.file, &line, frame.module, &address.to_string()];
+    parts.map(|part| part.replace(PART, "")).join(&PART.to_string())
 }
 
-fn unpacked(text: &str) -> Frame {
+/// Who called the frame, the frame, and where it is.
+fn unpacked(text: &str) -> (i64, Frame, Option<i64>) {
     let mut parts = text.split(PART);
     let mut next = || parts.next().unwrap_or_default();
-    Frame {
+    let caller = next().parse().unwrap_or(NO_STACK);
+    let mut frame = Frame {
         python: next() == "python",
         function: next().to_owned(),
         file: next().to_owned(),
         line: next().parse().ok(),
         module: next().to_owned(),
-        address: next().parse().ok(),
-    }
-}
-
-/// Stacks as far as they were read. The frames of each stand together; of a stack that is told several times the first counts.
-struct Found {
-    stacks: Texts,
-    between: &'static str,
-    /// The stack that is being read, and its frames.
-    id: i64,
-    frames: Vec<(i32, String)>,
-    shown: Shown<Rc<str>>,
-}
-
-impl Found {
-    /// The stack is read, and another one follows.
-    fn end(&mut self, next: i64) -> io::Result<()> {
-        let mut frames = std::mem::take(&mut self.frames);
-        frames.sort_by_key(|(depth, _)| *depth);
-        frames.dedup_by_key(|(depth, _)| *depth);
-        let id = std::mem::replace(&mut self.id, next);
-        if frames.is_empty() || id == NO_STACK {
-            return Ok(());
-        }
-        let texts = || frames.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(self.between).into();
-        self.stacks.get_or_insert(id, texts).map(drop)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::trace::testing::TestTrace;
-
-    #[test]
-    fn a_stack_is_one_text_of_all_its_frames_however_often_and_in_which_order_they_are_told() {
-        let mut made = TestTrace::new();
-        let mut row = |stack_id: i64, depth: i32, language: &str, function: &str, file: Option<&str>| {
-            let row = serde_json::json!({
-                "stack_id": stack_id, "depth": depth, "language": language, "function": function, "file": file,
-                "line": file.map(|_| 7), "module": if file.is_none() { Some("/home/u/libm.so") } else { None },
-            });
-            made.row(TableId::Stacks, row);
-        };
-        for id in [1, 2, 1] {
-            row(id, 1, "native", "_ZN5Model4growEv", None);
-            row(id, 0, "python", "load", Some("/home/u/data.py"));
-            row(id, 2, "native", "", None);
-        }
-        let trace = made.open();
-        let stacks = trace.every_stack().unwrap();
-        let text = "load /home/u/data.py:7 < Model::grow (libm.so) < ? (libm.so)";
-        assert_eq!([1, 2].map(|id| stacks.whole(id).unwrap().unwrap().to_string()), [text, text]);
-        assert_eq!([3, NO_STACK].map(|id| stacks.whole(id).unwrap()), [None, None]);
-        let frames = trace.every_frame().unwrap();
-        let kept: Vec<Frame> = trace.sites(&[1].into_iter().collect()).frames(1).collect();
-        assert_eq!([1, 2, 3].map(|id| frames.of(id).unwrap()), [kept.clone(), kept, Vec::new()]);
-    }
+        address: None,
+    };
+    let address = next().parse().ok().filter(|address| *address >= 0);
+    frame.address = address.filter(|_| frame.function.is_empty());
+    (caller, frame, address)
 }

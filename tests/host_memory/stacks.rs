@@ -1,6 +1,6 @@
 //! Whose line allocated: native stacks of allocations, in every function and on every kind of stack.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use crate::util::{Scratch, Trace, needs, program_by, program_with};
@@ -13,15 +13,12 @@ fn program() -> PathBuf {
 
 /// The stacks of all blocks of each size, innermost function first and as far as `main`; a block without a stack has none.
 fn stacks(trace: &Trace) -> HashMap<i64, Vec<Vec<String>>> {
-    let mut frames: BTreeMap<(i64, i64), String> = BTreeMap::new();
-    for row in trace.table("stacks").rows() {
-        frames.insert((row.int("stack_id"), row.int("depth")), row.text("function").to_owned());
-    }
+    let frames = trace.stacks(|row| row.text("function").to_owned());
     let mut blocks: HashMap<i64, Vec<Vec<String>>> = HashMap::new();
     let table = trace.table("host_memory");
     for row in table.rows().filter(|row| row.text("action") == "alloc" && row.int("bytes") >= 40_000) {
         let stack = row.maybe_int("stack_id").map_or_else(Vec::new, |id| {
-            let all: Vec<String> = frames.range((id, 0)..(id + 1, 0)).map(|(_, function)| function.clone()).collect();
+            let all: Vec<String> = frames.of(id).cloned().collect();
             let end = all.iter().position(|function| function == "main").map_or(all.len(), |at| at + 1);
             all.into_iter().take(end).collect()
         });

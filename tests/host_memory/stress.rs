@@ -1,6 +1,6 @@
 //! The books stay right with threads that come and go, free each other's blocks and fork, under 10,000 signals a second.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crate::util::{Finished, Scratch, Trace, count, program};
 
@@ -38,19 +38,12 @@ fn stressed(scratch: &Scratch, smallest: i64, mode: &str) -> (Said, Trace) {
     (Said::by(&run), trace)
 }
 
-/// The innermost function of each stack.
-fn innermost(trace: &Trace) -> HashMap<i64, String> {
-    let table = trace.table("stacks");
-    let first = table.rows().filter(|row| row.int("depth") == 0);
-    first.map(|row| (row.int("stack_id"), row.text("function").to_owned())).collect()
-}
-
 #[test]
 fn every_block_of_sixty_four_threads_has_its_size_its_stack_and_its_end() {
     let scratch = Scratch::alone();
     let (said, trace) = stressed(&scratch, 20_000, "full");
     let root = trace.root();
-    let functions = innermost(&trace);
+    let functions = trace.stacks(|row| row.text("function").to_owned());
     // Blocks that were allocated, and that live, by size; in the program and in its children.
     let (mut own, mut others) = (BTreeMap::new(), BTreeMap::new());
     let (mut stacks, mut without) = (0, 0);
@@ -70,7 +63,7 @@ fn every_block_of_sixty_four_threads_has_its_size_its_stack_and_its_end() {
             assert!(row.maybe_int("age_ns").is_some_and(|ns| ns >= 0), "the age of a block of {bytes}");
         }
         match row.maybe_int("stack_id") {
-            Some(id) => assert_eq!(functions[&id], format!("make_{}", bytes % 4)),
+            Some(id) => assert_eq!(*functions.innermost(id), format!("make_{}", bytes % 4)),
             None => without += 1,
         }
         stacks += 1;

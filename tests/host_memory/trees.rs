@@ -18,16 +18,11 @@ type Frame = (String, Option<i64>, bool);
 
 /// The stack of each block by the block's size, innermost first; none where the shim took none.
 fn stacks(trace: &Trace, count: usize) -> HashMap<i64, Option<Vec<Frame>>> {
-    let mut frames: HashMap<i64, Vec<(i64, Frame)>> = HashMap::new();
-    for row in trace.table("stacks").rows() {
-        let frame = (row.text("function").to_owned(), row.maybe_int("offset"), row.int("cut") == 1);
-        frames.entry(row.int("stack_id")).or_default().push((row.int("depth"), frame));
-    }
-    frames.values_mut().for_each(|frames| frames.sort_by_key(|(depth, _)| *depth));
+    let frames = trace.stacks(|row| (row.text("function").to_owned(), row.maybe_int("offset"), row.int("cut") == 1));
     let table = trace.table("host_memory");
     let bytes = FIRST_BYTES..FIRST_BYTES + count as i64;
     let ours = table.rows().filter(|row| row.text("action") == "alloc" && bytes.contains(&row.int("bytes")));
-    let stack = |id: i64| frames[&id].iter().map(|(_, frame)| frame.clone()).collect();
+    let stack = |id: i64| frames.of(id).cloned().collect();
     ours.map(|row| (row.int("bytes"), row.maybe_int("stack_id").map(stack))).collect()
 }
 

@@ -200,6 +200,34 @@ impl Trace {
     }
 }
 
+/// What a test makes of the frames of stacks, by the stacks' ids: of each the innermost one's, and who called it.
+pub(crate) struct Stacks<T>(HashMap<i64, (T, Option<i64>)>);
+
+impl Trace {
+    /// All stacks.
+    pub(crate) fn stacks<T>(&self, of_frame: impl Fn(&Row<'_>) -> T) -> Stacks<T> {
+        let mut stacks = HashMap::new();
+        for row in self.table("stacks").rows() {
+            stacks.entry(row.int("stack_id")).or_insert_with(|| (of_frame(&row), row.maybe_int("caller_id")));
+        }
+        Stacks(stacks)
+    }
+}
+
+impl<T> Stacks<T> {
+    /// The frames of a stack, innermost first; none where it is not in the trace.
+    pub(crate) fn of(&self, id: i64) -> impl Iterator<Item = &T> {
+        let stacks = std::iter::successors(self.0.get(&id), |(_, caller)| caller.map(|caller| &self.0[&caller]));
+        stacks.map(|(frame, _)| frame)
+    }
+
+    /// The innermost frame of a stack.
+    #[track_caller]
+    pub(crate) fn innermost(&self, id: i64) -> &T {
+        &self.0[&id].0
+    }
+}
+
 /// How often the simulated driver was called, by function, as it says itself in the file that FAKE_CUDA_TRUTH named.
 #[track_caller]
 pub(crate) fn truth(file: &Path) -> BTreeMap<String, u64> {

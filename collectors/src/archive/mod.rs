@@ -18,6 +18,7 @@ use arrow::array::RecordBatch;
 use parquet::schema::types::SchemaDescPtr;
 
 pub use crate::tables::StackRow;
+use crate::tables::Stacked;
 pub use columns::Columns;
 
 use crate::encode::{self, Press, RowGroup};
@@ -33,7 +34,7 @@ const FULL_GROUP: usize = 1 << 20;
 const FILE_BYTES: u64 = 64 << 20;
 /// Rows that are encoded at once: those of a page.
 const PAGE_ROWS: usize = 32_768;
-/// Names, and frames of stacks, that are kept until they are written.
+/// Names, and stacks, that are kept until they are written.
 const NAMES: usize = 4_096;
 
 /// One table's files.
@@ -62,7 +63,7 @@ pub struct Archive {
     stored: StoredTables,
     named: HashSet<i64>,
     names: Vec<(i64, NameKind, String)>,
-    frames: Vec<(i64, i32, StackRow)>,
+    stacks: Vec<Stacked>,
     finished: bool,
 }
 
@@ -97,7 +98,7 @@ impl Archive {
             stored: StoredTables::new(),
             named: HashSet::new(),
             names: Vec::new(),
-            frames: Vec::new(),
+            stacks: Vec::new(),
             finished: false,
         })
     }
@@ -127,27 +128,32 @@ impl Archive {
         self.append(TableId::Names, &batch)
     }
 
-    /// The id of a stack, for columns such as `stack_id`; its frames, the innermost first, are written once.
-    pub fn stack(&mut self, frames: &[StackRow]) -> io::Result<i64> {
-        let id = stacks::content(frames);
-        if self.named.insert(id) {
-            self.frames.extend((0..).zip(frames).map(|(depth, frame)| (id, depth, frame.clone())));
-            if self.frames.len() >= NAMES {
-                self.write_frames()?;
+    /// The id of a stack, for columns such as `stack_id`; none where it has no frames. These come innermost first; each, with those
+    /// that called it, is written once.
+    pub fn stack(&mut self, frames: &[StackRow]) -> io::Result<Option<i64>> {
+        let mut caller = None;
+        for frame in frames.iter().rev() {
+            let id = stacks::content(caller, frame);
+            if self.named.insert(id) {
+                self.stacks.push(Stacked { id, caller, frame: frame.clone() });
             }
+            caller = Some(id);
         }
-        Ok(id)
+        if self.stacks.len() >= NAMES {
+            self.write_stacks()?;
+        }
+        Ok(caller)
     }
 
-    fn write_frames(&mut self) -> io::Result<()> {
-        let frames = std::mem::take(&mut self.frames);
-        if frames.is_empty() {
+    fn write_stacks(&mut self) -> io::Result<()> {
+        let stacks = std::mem::take(&mut self.stacks);
+        if stacks.is_empty() {
             return Ok(());
         }
-        let rows = || frames.iter().map(|(.., frame)| frame);
-        let batch = Columns::new(TableId::Stacks, frames.len())
-            .i64("stack_id", frames.iter().map(|(id, ..)| *id))
-            .i32("depth", frames.iter().map(|(_, depth, _)| *depth))
+        let rows = || stacks.iter().map(|stack| &stack.frame);
+        let batch = Columns::new(TableId::Stacks, stacks.len())
+            .i64("stack_id", stacks.iter().map(|stack| stack.id))
+            .i64("caller_id", stacks.iter().map(|stack| stack.caller))
             .text("language", rows().map(|frame| frame.language))
             .text("function", rows().map(|frame| &*frame.function))
             .text("file", rows().map(|frame| frame.file.as_deref()))
@@ -231,7 +237,7 @@ impl Archive {
     /// Seals the files and puts the launcher's manifest in place, in place of its older one.
     pub fn finish(mut self, manifest: &Manifest) -> io::Result<()> {
         self.write_names()?;
-        self.write_frames()?;
+        self.write_stacks()?;
         for table in TABLES.iter().map(|table| table.id) {
             if self.streams[table as usize].is_some() {
                 self.write_group(table)?;

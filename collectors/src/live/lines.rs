@@ -1,31 +1,35 @@
 //! What ids stand for: kernels' names and stacks' frames, kept as they are announced, once each, so that who looks later finds them.
 //!
-//! Bounded: so many of each, of a stack its innermost frames. What comes beyond that has no name here; the trace has it.
+//! Bounded: so many of each, of a stack the innermost frames. What comes beyond that has no name here; the trace has it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
 use super::snapshot::Frame;
-use crate::tables::StackRow;
+use crate::tables::{StackRow, Stacked};
 
-/// Names, and stacks, that are kept.
+/// Names that are kept.
 const MOST: usize = 4096;
+/// Frames of all stacks.
+const MOST_STACKED: usize = 1 << 16;
 /// Bytes of a name: of templates the begin tells which it is.
 const MOST_BYTES: usize = 512;
 /// Frames of a stack.
 const MOST_FRAMES: usize = 16;
 
-type Frames = FxHashMap<i64, Box<[StackRow]>>;
+/// The innermost frame of each stack, and who called it.
+type Frames = FxHashMap<i64, (StackRow, Option<i64>)>;
 
 /// Native stacks with their symbols, which a thread of its own finds.
 #[derive(Clone, Default)]
 pub(crate) struct Resolved(Arc<Mutex<Frames>>);
 
 impl Resolved {
-    /// A stack's frames, innermost first.
-    pub(crate) fn tell(&self, id: i64, rows: &[StackRow]) {
-        keep(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner), id, rows);
+    /// Stacks, as they come.
+    pub(crate) fn tell(&self, stacks: impl IntoIterator<Item = Stacked>) {
+        let mut frames = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        stacks.into_iter().for_each(|stack| keep(&mut frames, stack));
     }
 }
 
@@ -45,8 +49,8 @@ impl Lines {
         }
     }
 
-    pub(super) fn stack(&mut self, id: i64, rows: &[StackRow]) {
-        keep(&mut self.stacks, id, rows);
+    pub(super) fn stack(&mut self, stack: Stacked) {
+        keep(&mut self.stacks, stack);
     }
 
     pub(super) fn name_of(&self, id: i64) -> Option<String> {
@@ -55,20 +59,20 @@ impl Lines {
 
     /// A stack's frames; empty where they are not known.
     pub(super) fn frames_of(&self, id: i64) -> Vec<Frame> {
-        let frames = |rows: &[StackRow]| rows.iter().map(frame).collect();
-        match self.stacks.get(&id) {
-            Some(rows) => frames(rows),
-            None => {
-                let resolved = self.resolved.0.lock().unwrap_or_else(PoisonError::into_inner);
-                resolved.get(&id).map(|rows| frames(rows)).unwrap_or_default()
-            }
+        let all = |frames: &Frames| {
+            let stacks = std::iter::successors(frames.get(&id), |(_, caller)| frames.get(&(*caller)?));
+            stacks.take(MOST_FRAMES).map(|(row, _)| frame(row)).collect()
+        };
+        match self.stacks.contains_key(&id) {
+            true => all(&self.stacks),
+            false => all(&self.resolved.0.lock().unwrap_or_else(PoisonError::into_inner)),
         }
     }
 }
 
-fn keep(frames: &mut Frames, id: i64, rows: &[StackRow]) {
-    if frames.len() < MOST || frames.contains_key(&id) {
-        frames.insert(id, rows.get(..MOST_FRAMES).unwrap_or(rows).into());
+fn keep(frames: &mut Frames, stack: Stacked) {
+    if frames.len() < MOST_STACKED || frames.contains_key(&stack.id) {
+        frames.insert(stack.id, (stack.frame, stack.caller));
     }
 }
 
@@ -91,16 +95,21 @@ mod tests {
     #[test]
     fn names_and_stacks_without_end_are_not_kept_and_long_ones_are_cut() {
         let mut lines = Lines::default();
-        let rows = vec![StackRow { language: "python", line: Some(7), ..StackRow::default() }; 100];
+        let frame = StackRow { language: "python", line: Some(7), ..StackRow::default() };
+        let stacked = |id: i64, caller: Option<i64>| Stacked { id, caller, frame: frame.clone() };
         lines.name(0, &"\u{e4}".repeat(1000));
-        for id in 1..2 * MOST as i64 {
+        // Each calls the next one.
+        for id in 1..2 * MOST_STACKED as i64 {
             lines.name(id, "k");
-            lines.stack(id, &rows);
-            lines.resolved.tell(-id, &rows[..1]);
+            lines.stack(stacked(id, Some(id - 1).filter(|caller| *caller > 0)));
+            lines.resolved.tell([stacked(-id, None)]);
         }
         assert_eq!(lines.name_of(0).map(|name| name.len()), Some(MOST_BYTES));
         assert_eq!((lines.name_of(3).as_deref(), lines.name_of(MOST as i64)), (Some("k"), None));
-        assert_eq!((lines.frames_of(3).len(), lines.frames_of(-3).len()), (MOST_FRAMES, 1));
-        assert_eq!((lines.stacks.len(), lines.frames_of(2 * MOST as i64 - 1).len()), (MOST, 0));
+        assert_eq!([300, 3, -3].map(|id| lines.frames_of(id).len()), [MOST_FRAMES, 3, 1]);
+        assert_eq!((lines.stacks.len(), lines.frames_of(2 * MOST_STACKED as i64 - 1).len()), (MOST_STACKED, 0));
+        // What calls itself, as only a hostile process tells, has an end.
+        lines.stack(stacked(3, Some(3)));
+        assert_eq!(lines.frames_of(3).len(), MOST_FRAMES);
     }
 }

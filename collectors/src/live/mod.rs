@@ -208,8 +208,8 @@ impl Live {
     }
 
     /// A stack was announced.
-    pub(crate) fn stack(&mut self, id: i64, frames: &[crate::tables::StackRow]) {
-        self.lines.stack(id, frames);
+    pub(crate) fn stack(&mut self, stack: crate::tables::Stacked) {
+        self.lines.stack(stack);
     }
 
     /// Where the thread that finds symbols tells of stacks.

@@ -8,7 +8,7 @@ use gputrace_abi::event::detail;
 use super::*;
 use crate::manifest::{self, Cost, Count};
 use crate::rollups::Key;
-use crate::tables::StackRow;
+use crate::tables::{StackRow, Stacked};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -246,10 +246,10 @@ fn what_is_hot_has_names_and_lines_and_only_where_somebody_looks() {
     let mut live = Live::default();
     live.began(1);
     live.name(5, "gemm");
-    let line = StackRow { language: "python", function: "step".into(), line: Some(9), ..StackRow::default() };
-    live.stack(8, &[line]);
-    let native = StackRow { language: "native", function: "wait".into(), ..StackRow::default() };
-    live.resolved().tell(9, &[native]);
+    let frame = StackRow { language: "python", function: "step".into(), line: Some(9), ..StackRow::default() };
+    live.stack(Stacked { id: 8, caller: None, frame });
+    let frame = StackRow { language: "native", function: "wait".into(), ..StackRow::default() };
+    live.resolved().tell([Stacked { id: 9, caller: None, frame }]);
     let add = |live: &mut Live| {
         for (kind, name_id, stack_id, took_ns) in [
             (RowKind::of(Class::Launch), Some(5), None, 3),

@@ -6,16 +6,23 @@ use super::{Column, Table, TableId};
 pub(super) const STACKS: Table = Table {
     id: TableId::Stacks,
     name: "stacks",
-    meaning: "one frame of a stack that calls refer to by stack_id",
+    meaning: "a stack that calls refer to by stack_id: its innermost frame, and the stack without that one",
     columns: &[
         Column::new(
             "stack_id",
             I64,
-            Delta,
+            Plain,
             NONE,
             "hash of the frames (63 bits): the same lines have the same id in every process and trace",
         ),
-        Column::new("depth", I32, Dictionary, NONE, "0 is the innermost frame, which made the call"),
+        Column::new(
+            "caller_id",
+            I64,
+            Plain,
+            NONE,
+            "the stack of who called this frame: its stacks.stack_id; null for the outermost frame that was taken",
+        )
+        .optional(),
         Column::new("language", Text, Dictionary, NONE, "python or native"),
         Column::new(
             "function",
@@ -30,6 +37,6 @@ pub(super) const STACKS: Table = Table {
         Column::new("module", Text, Dictionary, NONE, "native: file of the program or library; null for python")
             .optional(),
         Column::new("offset", I64, Plain, NONE, "native: address in the module's file; null for python").optional(),
-        Column::new("cut", Bool, Plain, NONE, "the outermost frame that was taken; there were more"),
+        Column::new("cut", Bool, Plain, NONE, "this is the outermost frame that was taken, and there were more"),
     ],
 };

@@ -1,8 +1,8 @@
 //! Stacks of one process: which call has which, and what the numbers in them mean.
 //!
 //! A call's stack comes as a key right after the call; what the key stands for came before, in any of the process's
-//! rings. Keys are hashes of addresses, so a stack's id in the trace is made of its content instead: the same lines have
-//! the same id in every process, host and run.
+//! rings, each frame once with all that called it. Keys are hashes of addresses, so a stack's id in the trace is made of its content
+//! instead, frame by frame from the outermost inwards: the same lines have the same id in every process, host and run.
 
 mod lines;
 mod python;
@@ -11,13 +11,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gputrace_abi::event::{Event, text_kind};
-use gputrace_abi::stack::{CUT, DEPTH_MAX, FRAME_BYTES, Frame, MIXED, MIXED_PYTHON, NATIVE, PYTHON};
+use gputrace_abi::stack::{CUT, DEPTH_MAX, FRAME_BYTES, Frame, PYTHON};
 
 use crate::bindings::ByHandle;
 use crate::chain::Text;
 use crate::names::Written;
 use crate::symbols::Native;
-use crate::tables::{StackRow, Tables};
+use crate::tables::{StackRow, Stacked, Tables};
 pub(crate) use python::Code;
 
 /// Bytes of descriptions that are kept of one process; a hostile one could send them without end.
@@ -25,13 +25,17 @@ const MOST_BYTES: usize = 256 << 20;
 /// Events that are looked through for the one that a stack follows: signal handlers may have recorded in between.
 const LOOK_BACK: usize = 16;
 
-/// A stack, as it was described.
-struct Stack {
-    frames: Vec<Frame>,
-    language: u64,
+/// A frame as it was described, and with all that called it a stack.
+struct Node {
+    frame: Frame,
+    /// Number of the frame that called it; 0: of none that was taken.
+    caller: u64,
+    /// None was taken, and there were more.
     cut: bool,
-    /// Its id, once its rows were written.
+    /// The stack's id, once its row was written.
     id: Option<i64>,
+    /// Frames of native code are among them, known once there is the id.
+    native: bool,
 }
 
 /// What a row says about its stack.
@@ -51,7 +55,9 @@ pub(crate) struct Stacks {
     /// Path of the program, which the loader calls nothing.
     exe: Arc<str>,
     modules: ByHandle<Arc<str>>,
-    stacks: ByHandle<Stack>,
+    /// Frames by number; by stacks' keys the numbers of innermost frames, and the stacks' ids once their rows were written.
+    nodes: ByHandle<Node>,
+    stacks: ByHandle<(u64, Option<i64>)>,
     codes: ByHandle<Code>,
     /// Line tables whose code object has not come yet.
     tables: HashMap<u64, Vec<u8>>,
@@ -90,28 +96,39 @@ impl Stacks {
 
     /// The stack that was taken last in a thread; empty where there is none.
     pub(crate) fn last_of(&self, thread: u32) -> Vec<StackRow> {
-        let stack = self.last.get(&thread).and_then(|key| self.stacks.get(key));
-        stack.and_then(|stack| self.rows(stack)).unwrap_or_default()
+        let number = self.last.get(&thread).and_then(|key| self.stacks.get(key));
+        let stack = number.and_then(|(number, _)| self.outwards(*number, |_| false));
+        let rows =
+            stack.and_then(|(numbers, _)| numbers.iter().map(|number| self.row(self.nodes.get(number)?)).collect());
+        rows.unwrap_or_default()
     }
 
-    /// What stands in a stack, innermost first; none where part of it was not described.
-    fn rows(&self, stack: &Stack) -> Option<Vec<StackRow>> {
-        let mut rows = Vec::with_capacity(stack.frames.len());
-        for frame in &stack.frames {
-            rows.push(match stack.language {
-                PYTHON => self.codes.get(&frame.key)?.row(frame.offset),
-                NATIVE => native_row(self.modules.get(&frame.key), frame),
-                MIXED if frame.offset & MIXED_PYTHON != 0 => {
-                    self.codes.get(&frame.key)?.row(frame.offset ^ MIXED_PYTHON)
-                }
-                MIXED => native_row(self.modules.get(&frame.key), frame),
-                _ => return None,
-            });
+    /// The numbers of frames from this one outwards, up to one that is not wanted any more, and that one's. None where one of them was
+    /// not described, and where there is no end.
+    fn outwards(&self, number: u64, enough: impl Fn(&Node) -> bool) -> Option<(Vec<u64>, u64)> {
+        let (mut numbers, mut next) = (Vec::new(), number);
+        while next != 0 {
+            let node = self.nodes.get(&next)?;
+            if enough(node) {
+                break;
+            }
+            if numbers.len() == DEPTH_MAX {
+                return None;
+            }
+            numbers.push(next);
+            next = node.caller;
         }
-        if let Some(outermost) = rows.last_mut() {
-            outermost.cut = stack.cut;
-        }
-        Some(rows)
+        Some((numbers, next))
+    }
+
+    /// What is known of a frame; none where its code was not described.
+    fn row(&self, node: &Node) -> Option<StackRow> {
+        let Node { frame, cut, .. } = node;
+        let row = match frame.offset & PYTHON {
+            0 => native_row(self.modules.get(&frame.key), frame),
+            _ => self.codes.get(&frame.key)?.row(frame.offset ^ PYTHON),
+        };
+        Some(StackRow { cut: *cut, ..row })
     }
 
     /// Marks the calls that were read in the pass before their stack.
@@ -161,24 +178,46 @@ impl Stacks {
     }
 
     /// The id of a stack; its rows are written with its first use.
+    #[inline]
     fn id(&mut self, key: u64, tables: &mut Tables, written: &mut Written) -> Option<i64> {
-        let stack = self.stacks.get(&key)?;
-        if stack.id.is_some() {
-            return stack.id;
+        let (number, id) = *self.stacks.get(&key)?;
+        if id.is_some() {
+            return id;
         }
-        let (rows, language) = (self.rows(stack)?, stack.language);
-        let mut id = content(&rows);
-        // An address in no file means something in its own process only.
-        if rows.iter().any(|row| row.language == "native" && row.module.is_none()) {
-            id = (id ^ self.process_id) & i64::MAX;
-        }
-        match (written.insert(id), language) {
-            (true, NATIVE | MIXED) => tables.native(Native { id, pid: self.pid, rows }),
-            (true, _) => tables.stack(id, &rows),
-            (false, _) => {}
-        }
-        self.stacks.get_mut(&key)?.id = Some(id);
+        let id = self.written(number, tables, written)?;
+        self.stacks.insert(key, (number, Some(id)));
         Some(id)
+    }
+
+    /// The id of the stack of the frame with this number, with the rows that it needs and that were not written.
+    #[cold]
+    fn written(&mut self, number: u64, tables: &mut Tables, written: &mut Written) -> Option<i64> {
+        let (new, known) = self.outwards(number, |node| node.id.is_some())?;
+        let known = self.nodes.get(&known);
+        let (mut id, mut native) = (known.and_then(|node| node.id), known.is_some_and(|node| node.native));
+        let rows: Vec<StackRow> = new.iter().map(|number| self.row(self.nodes.get(number)?)).collect::<Option<_>>()?;
+        let mut natives = Vec::new();
+        for (number, frame) in new.iter().zip(rows).rev() {
+            let caller = id;
+            let mut own = content(caller, &frame);
+            native |= frame.language == "native";
+            // An address in no file means something in its own process only.
+            if frame.language == "native" && frame.module.is_none() {
+                own = (own ^ self.process_id) & i64::MAX;
+            }
+            id = Some(own);
+            let node = self.nodes.get_mut(number)?;
+            (node.id, node.native) = (id, native);
+            match (written.stack(own), native) {
+                (false, _) => {}
+                (true, true) => natives.push(Stacked { id: own, caller, frame }),
+                (true, false) => tables.stack(Stacked { id: own, caller, frame }),
+            }
+        }
+        if !natives.is_empty() {
+            tables.native(Native { pid: self.pid, stacks: natives });
+        }
+        id
     }
 
     /// Calls whose stack was never described.
@@ -188,7 +227,8 @@ impl Stacks {
 
     /// The rows of stacks must be written again.
     pub(crate) fn announce_again(&mut self) {
-        self.stacks.values_mut().for_each(|stack| stack.id = None);
+        self.nodes.values_mut().for_each(|node| node.id = None);
+        self.stacks.values_mut().for_each(|(_, id)| *id = None);
     }
 
     /// Takes in a description. False: it is none of a stack.
@@ -206,10 +246,14 @@ impl Stacks {
         }
         match text.kind {
             text_kind::STACK => {
-                let frames = bytes.as_chunks::<FRAME_BYTES>().0.iter().take(DEPTH_MAX);
-                let frames = frames.map(|frame| Frame::from_bytes(*frame)).collect();
-                let (language, cut) = (text.number & 0xff, text.number & CUT != 0);
-                self.stacks.insert(text.key, Stack { frames, language, cut, id: None });
+                let Some((caller, frames)) = bytes.split_first_chunk() else { return true };
+                let mut caller = u64::from_le_bytes(*caller);
+                for frame in frames.as_chunks::<FRAME_BYTES>().0.iter().take(DEPTH_MAX).rev().map(Frame::from_bytes) {
+                    let cut = caller == 0 && text.number & CUT != 0;
+                    self.nodes.entry(frame.number).or_insert(Node { frame, caller, cut, id: None, native: false });
+                    caller = frame.number;
+                }
+                self.stacks.insert(text.key, (caller, None));
             }
             text_kind::MODULE => {
                 let path = match bytes.first() {
@@ -250,16 +294,23 @@ fn native_row(module: Option<&Arc<str>>, frame: &Frame) -> StackRow {
     StackRow { language: "native", module: module.cloned(), offset: Some(frame.offset as i64), ..StackRow::default() }
 }
 
-/// The id of a stack: a hash of what its rows say.
-pub(crate) fn content(rows: &[StackRow]) -> i64 {
+/// The id of a stack: a hash of that of the stack that called its innermost frame, and of what the row says of that one.
+pub(crate) fn content(caller: Option<i64>, row: &StackRow) -> i64 {
     let mut hash = crate::names::Hash::new("stack");
-    for row in rows {
-        for text in [Some(row.language), Some(&*row.function), row.file.as_deref(), row.module.as_deref()] {
-            hash.text(text.unwrap_or("\0"));
-        }
-        hash.number(row.line.map_or(u64::MAX, |l| l as u64));
-        hash.number(row.offset.map_or(u64::MAX, |o| o as u64));
-        hash.number(u64::from(row.cut));
+    hash.number(caller.map_or(u64::MAX, |caller| caller as u64));
+    for text in [Some(row.language), Some(&*row.function), row.file.as_deref(), row.module.as_deref()] {
+        hash.text(text.unwrap_or("\0"));
     }
+    hash.number(row.line.map_or(u64::MAX, |l| l as u64));
+    hash.number(row.offset.map_or(u64::MAX, |o| o as u64));
+    hash.number(u64::from(row.cut));
+    hash.id()
+}
+
+/// The id of the stack of a function that has another one inlined, so many of them, in the frame of the stack with this id.
+pub(crate) fn around(id: i64, inlined: usize) -> i64 {
+    let mut hash = crate::names::Hash::new("inlined");
+    hash.number(id as u64);
+    hash.number(inlined as u64);
     hash.id()
 }

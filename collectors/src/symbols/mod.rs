@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 
 use crate::live::Resolved;
-use crate::tables::{StackColumns, StackRow};
+use crate::stacks::around;
+use crate::tables::{StackColumns, StackRow, Stacked};
 use crate::writer::Message;
 #[cfg(target_os = "linux")]
 pub(crate) use debug_file::open;
@@ -31,12 +32,11 @@ const MOST_FILES: usize = 64;
 /// So long before the end of the trace no more files are read.
 const RESERVE: Duration = Duration::from_millis(300);
 
-/// A stack of native frames whose rows have modules and addresses, and no functions yet.
+/// Stacks with native frames, callers first, whose rows have modules and addresses, and no functions yet.
 pub(crate) struct Native {
-    pub(crate) id: i64,
-    /// Whose it is, in the collector's pid namespace.
+    /// Whose they are, in the collector's pid namespace.
     pub(crate) pid: i32,
-    pub(crate) rows: Vec<StackRow>,
+    pub(crate) stacks: Vec<Stacked>,
 }
 
 /// Set when the trace ends: until when files may be read.
@@ -54,12 +54,10 @@ pub(crate) fn run(
     let mut columns = StackColumns::default();
     while let Ok(first) = stacks.recv() {
         let mut next = Some(first);
-        while let Some(stack) = next {
-            let rows = files.resolve(&stack);
-            live.tell(stack.id, &rows);
-            for (depth, row) in rows.iter().enumerate() {
-                columns.push(stack.id, depth, row);
-            }
+        while let Some(come) = next {
+            let known: Vec<Stacked> = come.stacks.iter().flat_map(|stack| files.resolve(come.pid, stack)).collect();
+            known.iter().for_each(|stack| columns.push(stack));
+            live.tell(known);
             let full = columns.len() >= crate::tables::BATCH_ROWS;
             next = if full { None } else { stacks.try_recv().ok() };
         }
@@ -82,7 +80,7 @@ impl Symbols {
 
     /// The stack of a process with functions and lines; Python's frames as they are.
     pub(crate) fn resolve(&mut self, pid: i32, rows: Vec<StackRow>) -> Vec<StackRow> {
-        if rows.iter().all(|row| row.module.is_none()) { rows } else { self.0.resolve(&Native { id: 0, pid, rows }) }
+        rows.iter().flat_map(|row| self.0.frames(pid, row)).collect()
     }
 }
 
@@ -104,31 +102,32 @@ impl Files {
         }
     }
 
-    /// The stack's rows with functions and lines; inlined functions have rows of their own.
-    fn resolve(&mut self, stack: &Native) -> Vec<StackRow> {
-        let mut rows = Vec::with_capacity(stack.rows.len());
-        for row in &stack.rows {
-            let (Some(module), Some(offset)) = (&row.module, row.offset) else {
-                rows.push(self.made_at_run_time(stack.pid, row));
-                continue;
-            };
-            // What was pushed is the address after the call.
-            let sites = self.file(stack.pid, module).map_or(&[][..], |file| file.find((offset as u64).wrapping_sub(1)));
-            for site in sites {
-                rows.push(StackRow {
-                    function: site.function.clone(),
-                    file: site.file.clone(),
-                    line: site.line.and_then(|line| i32::try_from(line).ok()),
-                    cut: false,
-                    ..row.clone()
-                });
-            }
-            match rows.last_mut().filter(|_| !sites.is_empty()) {
-                Some(outermost) => outermost.cut = row.cut,
-                None => rows.push(row.clone()),
-            }
-        }
-        rows
+    /// The stack with its function and line. Where that is inlined, the functions around it are stacks of their own, which come first.
+    fn resolve(&mut self, pid: i32, stack: &Stacked) -> Vec<Stacked> {
+        let mut caller = stack.caller;
+        let frames = self.frames(pid, &stack.frame);
+        let stacks = frames.into_iter().enumerate().rev().map(|(inlined, frame)| {
+            let id = if inlined == 0 { stack.id } else { around(stack.id, inlined) };
+            Stacked { id, caller: caller.replace(id), frame }
+        });
+        stacks.collect()
+    }
+
+    /// The frame's functions and lines, those of inlined ones first; Python's as it is.
+    fn frames(&mut self, pid: i32, row: &StackRow) -> Vec<StackRow> {
+        let (Some(module), Some(offset)) = (&row.module, row.offset) else {
+            return vec![self.made_at_run_time(pid, row)];
+        };
+        // What was pushed is the address after the call.
+        let sites = self.file(pid, module).map_or(&[][..], |file| file.find((offset as u64).wrapping_sub(1)));
+        let frame = |(nth, site): (usize, &file::Site)| StackRow {
+            function: site.function.clone(),
+            file: site.file.clone(),
+            line: site.line.and_then(|line| i32::try_from(line).ok()),
+            cut: row.cut && nth + 1 == sites.len(),
+            ..row.clone()
+        };
+        if sites.is_empty() { vec![row.clone()] } else { sites.iter().enumerate().map(frame).collect() }
     }
 
     /// A frame in no file.
@@ -186,9 +185,9 @@ mod tests {
         let (writer, written) = crossbeam_channel::unbounded();
         let frames = 50;
         let wanted = 3 * crate::tables::BATCH_ROWS / frames;
-        for id in 0..wanted as i64 {
-            let rows = vec![StackRow { language: "native", ..StackRow::default() }; frames];
-            stacks.send(Native { id, pid: 0, rows }).unwrap();
+        for _ in 0..wanted {
+            let frame = StackRow { language: "native", ..StackRow::default() };
+            stacks.send(Native { pid: 0, stacks: vec![Stacked { id: 1, caller: None, frame }; frames] }).unwrap();
         }
         drop(stacks);
         run(&resolved, &writer, &Resolved::default(), &Deadline::default(), false);

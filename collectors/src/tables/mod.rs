@@ -58,6 +58,7 @@ pub(crate) use ranges::{Range, RangeKind};
 pub(crate) use rows::{ProcessRow, ThreadRow, processes, threads};
 pub(crate) use stacks::StackColumns;
 pub use stacks::StackRow;
+pub(crate) use stacks::Stacked;
 
 /// Texts of `device_memory.action`.
 const ACTIONS: [&str; 2] = ["alloc", "free"];
@@ -275,17 +276,15 @@ impl Tables {
         self.names.name.push(Some(name));
     }
 
-    /// Adds the rows of a stack, innermost frame first, to `stacks`.
-    pub(crate) fn stack(&mut self, id: i64, frames: &[StackRow]) {
-        self.live.stack(id, frames);
-        for (depth, row) in frames.iter().enumerate() {
-            self.stacks.push(id, depth, row);
-        }
+    /// Adds a row to `stacks`.
+    pub(crate) fn stack(&mut self, stack: Stacked) {
+        self.stacks.push(&stack);
+        self.live.stack(stack);
     }
 
-    /// Adds a stack of native frames, which needs its symbols before its rows can be written.
-    pub(crate) fn native(&mut self, stack: Native) {
-        self.natives.push(stack);
+    /// Adds stacks of native frames, which need their symbols before their rows can be written.
+    pub(crate) fn native(&mut self, stacks: Native) {
+        self.natives.push(stacks);
     }
 
     /// The native stacks since the last call.

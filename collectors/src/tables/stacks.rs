@@ -8,7 +8,17 @@ use super::columns::{Flags, Optional, Plain, Rows, Texts, take};
 use crate::schema::TableId;
 use crate::writer::Message;
 
-/// A row of `stacks`: one frame. Texts are shared: a program has few, and many frames.
+/// A row of `stacks`.
+#[derive(Clone, Debug)]
+pub(crate) struct Stacked {
+    pub(crate) id: i64,
+    /// The stack that called the frame.
+    pub(crate) caller: Option<i64>,
+    /// The innermost frame.
+    pub(crate) frame: StackRow,
+}
+
+/// A frame. Texts are shared: a program has few, and many frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StackRow {
     /// `python` or `native`.
@@ -31,7 +41,7 @@ pub struct StackRow {
 pub(crate) struct StackColumns {
     rows: Rows,
     stack_id: Plain<i64>,
-    depth: Plain<i32>,
+    caller_id: Optional<i64>,
     language: Texts,
     function: Texts,
     file: Texts,
@@ -47,10 +57,11 @@ impl StackColumns {
         self.rows.count
     }
 
-    pub(crate) fn push(&mut self, id: i64, depth: usize, row: &StackRow) {
+    pub(crate) fn push(&mut self, stack: &Stacked) {
+        let row = &stack.frame;
         self.rows.count += 1;
-        self.stack_id.push(id);
-        self.depth.push(depth as i32);
+        self.stack_id.push(stack.id);
+        self.caller_id.push(stack.caller);
         self.language.push(Some(row.language));
         self.function.push(Some(&row.function));
         self.file.push(row.file.as_deref());
@@ -67,7 +78,7 @@ impl StackColumns {
         }
         let columns: Vec<ArrayRef> = take![
             self.stack_id,
-            self.depth,
+            self.caller_id,
             self.language,
             self.function,
             self.file,

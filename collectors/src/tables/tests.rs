@@ -103,7 +103,8 @@ fn fill(tables: &mut Tables) {
         payload_int: None,
         payload_float: Some(8.0),
     });
-    tables.stack(1, &[StackRow { language: "python", ..StackRow::default() }]);
+    let frame = StackRow { language: "python", ..StackRow::default() };
+    tables.stack(Stacked { id: 1, caller: None, frame });
     tables.os_wait(&OsWait { detail: 200, ..OsWait::default() });
     let row = CommandBuffer { events: 1, completed: Some(false), gpu: Some((1, 2)), ..CommandBuffer::default() };
     tables.command_buffer(&row);

@@ -1,5 +1,7 @@
 //! What stands in the rows.
 
+use std::collections::HashMap;
+
 use gputrace_abi::clock::counter;
 use gputrace_abi::event::{Event, MemoryKind, memory_flags, pack_block, pack_grid, text_kind};
 use gputrace_abi::layout::malloc_mode;
@@ -246,9 +248,9 @@ fn an_allocation_says_its_stack_and_a_free_that_of_its_block_and_how_long_it_liv
     let running = collect(&folder);
     let mut target = Target::with(&folder.session(), Memory::new(16 << 20, malloc_mode::FULL));
     let (mut one, mut two) = (target.thread(1), target.thread(2));
-    let frame = std::str::from_utf8(&[1; 16]).unwrap();
     // The stack was told of by another thread.
-    two.text(text_kind::STACK, 77, stack::NATIVE, frame);
+    let frame = stack::Frame { number: 5, key: 1, offset: 1 };
+    assert!(two.bytes(text_kind::STACK, 77, 0, &[&[0; 8][..], &frame.to_bytes()].concat()));
     one.call("malloc", [0x1000, 0, 77, 16]);
     two.call("free", [0x1000, 0, 0, 0]);
     one.call("malloc", [0x1000, 0, 0, 32]);
@@ -275,6 +277,54 @@ fn an_allocation_says_its_stack_and_a_free_that_of_its_block_and_how_long_it_liv
     // Its stack was never described.
     assert_eq!((of(48, "alloc").2, manifest.processes[0].stacks.lost), (None, 1));
     assert_eq!(values(&host, "calls"), [1; 5]);
+}
+
+#[test]
+fn a_frame_is_one_row_with_all_that_called_it_and_what_has_no_end_is_no_stack() {
+    let folder = Folder::new("callers");
+    let running = collect(&folder);
+    let mut target = Target::with(&folder.session(), Memory::new(16 << 20, malloc_mode::FULL));
+    let mut one = target.thread(1);
+    let mut tell = |key: u64, number: u64, caller: u64, frames: &[u64]| {
+        let frames = frames.iter().map(|number| stack::Frame { number: *number, key: 0, offset: 0x1000 * number });
+        let text =
+            caller.to_le_bytes().into_iter().chain(frames.flat_map(|frame| frame.to_bytes())).collect::<Vec<u8>>();
+        assert!(one.bytes(text_kind::STACK, key, number, &text));
+    };
+    tell(70, stack::CUT, 0, &[3, 2, 1]);
+    tell(71, 0, 2, &[4]);
+    tell(72, 0, 2, &[]);
+    // What was told stands, whoever tells it otherwise.
+    tell(73, 0, 1, &[4]);
+    // A frame that calls itself, one that nobody told of, and a text that is none.
+    tell(74, 0, 9, &[9]);
+    tell(75, 0, 88, &[5]);
+    assert!(one.bytes(text_kind::STACK, 76, 0, &[1; 7]));
+    for (key, bytes) in (70..77).zip(1..) {
+        one.call("malloc", [0x1000 * key, 0, key, bytes]);
+    }
+    target.exit(0);
+    let manifest = finish(running);
+    assert_exact(&folder, &manifest);
+    let host = batches(&folder.trace(), "host_memory");
+    let of: HashMap<i64, Option<i64>> = values(&host, "bytes").into_iter().zip(numbers(&host, "stack_id")).collect();
+    let stacks = batches(&folder.trace(), "stacks");
+    let callers: HashMap<i64, Option<i64>> =
+        values(&stacks, "stack_id").into_iter().zip(numbers(&stacks, "caller_id")).collect();
+    assert_eq!((callers.len(), values(&stacks, "stack_id").len()), (4, 4));
+    let [inner, other, middle] = [1, 2, 3].map(|bytes| of[&bytes].expect("a stack"));
+    assert_eq!([inner, other].map(|stack| callers[&stack]), [Some(middle); 2]);
+    let root = callers[&middle].expect("a caller");
+    assert_eq!((callers[&root], of[&4]), (None, Some(other)));
+    let cut: Vec<i64> = values(&stacks, "stack_id")
+        .into_iter()
+        .zip(flags(&stacks, "cut"))
+        .filter(|(_, cut)| *cut)
+        .map(|(id, _)| id)
+        .collect();
+    assert_eq!(cut, [root]);
+    assert_eq!([5, 6, 7].map(|bytes| of[&bytes]), [None; 3]);
+    assert_eq!(manifest.processes[0].stacks.lost, 3);
 }
 
 #[test]

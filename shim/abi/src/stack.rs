@@ -3,50 +3,56 @@
 //! After the event of a call comes [`KIND_STACK`](crate::event::KIND_STACK) with the stack's key; that of an allocation holds
 //! it itself. What the key stands
 //! for is written before its first use in a process, as texts of the same rings: a
-//! [`STACK`](crate::event::text_kind::STACK) with the frames, innermost first, and before that each code object or module
-//! that its frames name. Keys are hashes that mean nothing outside the process.
+//! [`STACK`](crate::event::text_kind::STACK), and before that each code object or module that its frames name.
+//!
+//! Stacks have most of their frames in common, and a frame with all that called it is told once: each has a number of its own, by
+//! which the stacks that go on from there name it. The text of a stack is such a number, of the frame that called the outermost of
+//! the frames that follow (8 bytes; 0: nobody did), and these, innermost first ([`FRAME_BYTES`] each). Where none follow, the stack is
+//! that of the frame with the number. Keys and numbers are hashes that mean nothing outside the process.
 
 /// The address in a return address as it lies on a stack: on aarch64 libraries sign theirs, in the bits above (as most distributions'
 /// do, on processors that can: Graviton 3, Grace). No code lies so high.
 pub const ADDRESS: u64 = if cfg!(target_arch = "aarch64") { (1 << 48) - 1 } else { u64::MAX };
 
-/// The frames are of Python: key is that of a [`PythonCode`], offset a number of bytes in its bytecode.
-pub const PYTHON: u64 = 1;
-/// The frames are of native code: key is that of a module, offset an address in its file.
-pub const NATIVE: u64 = 2;
-/// The frames are of both, those of Python with [`MIXED_PYTHON`] in their offset.
-pub const MIXED: u64 = 3;
-/// Set in the offset of a Python frame among native ones.
-pub const MIXED_PYTHON: u64 = 1 << 63;
-/// Added to the language: there were more frames than were taken.
-pub const CUT: u64 = 1 << 8;
+/// Set in the offset of a frame of Python.
+pub const PYTHON: u64 = 1 << 63;
+/// Number of a stack's text: there were more frames than were taken, outside of the outermost that it tells of.
+pub const CUT: u64 = 1;
 
 /// Most frames of a stack.
 pub const DEPTH_MAX: usize = 128;
 
-/// One frame: 16 bytes of a stack's text.
+/// One frame, as it stands in a stack's text.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// Of the code object or module.
+    /// Its number: a hash of it and of all frames outside of it; never 0.
+    pub number: u64,
+    /// Of Python the key of the [`PythonCode`], of native code that of the module; 0 for code in no file.
     pub key: u64,
-    /// Where in it.
+    /// Of Python the bytes of bytecode before what it executes, with [`PYTHON`]; of native code the address in the module's file,
+    /// behind the call.
     pub offset: u64,
 }
 
 /// Bytes of a [`Frame`].
-pub const FRAME_BYTES: usize = 16;
+pub const FRAME_BYTES: usize = 24;
 
 impl Frame {
     /// As it stands in the text.
     pub fn to_bytes(&self) -> [u8; FRAME_BYTES] {
-        (u128::from(self.key) | u128::from(self.offset) << 64).to_le_bytes()
+        let mut bytes = [0; FRAME_BYTES];
+        for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip([self.number, self.key, self.offset]) {
+            *place = word.to_le_bytes();
+        }
+        bytes
     }
 
     /// The frame in these bytes.
-    pub fn from_bytes(bytes: [u8; FRAME_BYTES]) -> Frame {
-        let both = u128::from_le_bytes(bytes);
-        Frame { key: both as u64, offset: (both >> 64) as u64 }
+    pub fn from_bytes(bytes: &[u8; FRAME_BYTES]) -> Frame {
+        let mut words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        let mut next = || words.next().unwrap_or(0);
+        Frame { number: next(), key: next(), offset: next() }
     }
 }
 
@@ -104,8 +110,8 @@ mod tests {
 
     #[test]
     fn what_goes_into_a_text_comes_out_of_it() {
-        let frame = Frame { key: u64::MAX - 1, offset: 1 << 63 };
-        assert_eq!(Frame::from_bytes(frame.to_bytes()), frame);
+        let frame = Frame { number: 7 << 50, key: u64::MAX - 1, offset: 1 << 63 };
+        assert_eq!(Frame::from_bytes(&frame.to_bytes()), frame);
         let code = PythonCode {
             minor: 14,
             name_unit: 2,

@@ -10,9 +10,8 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use gputrace_abi::layout::note;
-use gputrace_abi::stack::MIXED;
 
-use super::frames::{Frames, Sink};
+use super::frames::{Frames, Language, Sink};
 use super::known::Known;
 use super::{known, native, python, spared};
 use crate::thread::State;
@@ -73,7 +72,7 @@ pub(crate) fn key(state: &State, timed: Option<u64>) -> u64 {
 fn describe(state: &State, key: u64) {
     let begun = state.now();
     SPARE.borrow(|frames| {
-        frames.begin(MIXED);
+        frames.begin(Language::Native);
         walk(frames);
         if frames.key.count > 0 && frames.describe(state, key) {
             DESCRIBED.insert(key);

@@ -6,11 +6,23 @@
 use core::mem::MaybeUninit;
 
 use gputrace_abi::event::text_kind;
-use gputrace_abi::stack::{self, CUT, DEPTH_MAX, FRAME_BYTES, Frame, MIXED_PYTHON};
+use gputrace_abi::stack::{CUT, DEPTH_MAX, FRAME_BYTES, Frame, PYTHON};
 
+use super::known::Known;
 use super::{known, native, python};
 use crate::session;
 use crate::thread::State;
+
+/// What a key is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Language {
+    Python = 1,
+    /// And Python's among native ones.
+    Native = 2,
+}
+
+/// Frames that were told of, by their numbers.
+static TOLD: Known<65_536> = Known::new();
 
 /// What a walk tells, innermost first.
 pub(super) trait Sink {
@@ -29,11 +41,11 @@ pub(super) struct Key {
 
 impl Key {
     #[inline(always)]
-    pub(super) fn new(language: u64) -> Key {
+    pub(super) fn new(language: Language) -> Key {
         let hash = match language {
-            stack::PYTHON => language,
+            Language::Python => language as u64,
             // An address means something else when another library came to its place.
-            _ => known::mix(language, python::opened().into()),
+            Language::Native => known::mix(language as u64, python::opened().into()),
         };
         Key { hash, count: 0, cut: false }
     }
@@ -68,13 +80,12 @@ impl Sink for Key {
     }
 }
 
-/// Frames with all that is needed to describe them: 3 KiB, none of which is touched for nothing.
+/// Frames with all that is needed to describe them: 4 KiB, none of which is touched for nothing.
 pub(super) struct Frames {
     list: [MaybeUninit<Frame>; DEPTH_MAX],
     /// Where each one's code object is; 0 for native ones.
     whose: [MaybeUninit<usize>; DEPTH_MAX],
     pub(super) key: Key,
-    language: u64,
 }
 
 impl Frames {
@@ -84,15 +95,13 @@ impl Frames {
             list: [const { MaybeUninit::uninit() }; DEPTH_MAX],
             whose: [const { MaybeUninit::uninit() }; DEPTH_MAX],
             key: Key { hash: 0, count: 0, cut: false },
-            language: 0,
         }
     }
 
-    /// Begins a stack of this language; [`MIXED`](stack::MIXED) turns out to be native where no frame is Python's.
+    /// Begins a stack of this language.
     #[inline(always)]
-    pub(super) fn begin(&mut self, language: u64) {
-        self.language = language;
-        self.key = Key::new(if language == stack::MIXED { stack::NATIVE } else { language });
+    pub(super) fn begin(&mut self, language: Language) {
+        self.key = Key::new(language);
     }
 
     fn put(&mut self, frame: Frame, whose: usize) {
@@ -103,7 +112,8 @@ impl Frames {
         }
     }
 
-    /// Writes what the collector must know to understand the stack's key, under this one; false where there was no room.
+    /// Writes what the collector must know to understand the stack's key, under this one: the frames that no stack had that was told of,
+    /// with the same callers. False where there was no room.
     pub(super) fn describe(&mut self, state: &State, key: u64) -> bool {
         let count = self.key.count as usize;
         // SAFETY: so many of both were written: each call of `put` follows one more in `count`.
@@ -111,33 +121,37 @@ impl Frames {
             let frames = core::slice::from_raw_parts_mut(self.list.as_mut_ptr().cast::<Frame>(), count);
             (frames, core::slice::from_raw_parts(self.whose.as_ptr().cast::<usize>(), count))
         };
-        let described = frames.iter_mut().zip(whose).all(|(frame, whose)| match *whose {
-            0 => match native::resolve(state, frame.offset) {
-                Some((key, offset)) => {
-                    *frame = Frame { key, offset };
-                    true
-                }
-                None => false,
-            },
+        let cut = if self.key.cut { CUT } else { 0 };
+        let mut number = known::mix(known::mix(PYTHON, python::opened().into()), cut);
+        for (frame, whose) in frames.iter_mut().zip(whose).rev() {
+            if *whose != 0 {
+                frame.offset |= PYTHON;
+                number = known::mix(number, frame.key);
+            }
+            number = known::mix(number, frame.offset);
+            frame.number = number;
+        }
+        let caller = frames.iter().position(|frame| TOLD.has(frame.number)).unwrap_or(count);
+        let (new, callers) = frames.split_at_mut(caller);
+        let described = new.iter_mut().zip(whose).all(|(frame, whose)| match *whose {
+            0 => native::resolve(state, frame.offset).is_some_and(|place| {
+                (frame.key, frame.offset) = place;
+                true
+            }),
             code => python::write(state, frame.key, code),
         });
         if !described {
             return false;
         }
-        let language = match self.language {
-            stack::MIXED if whose.iter().all(|whose| *whose == 0) => stack::NATIVE,
-            stack::MIXED => {
-                let pythons = frames.iter_mut().zip(whose).filter(|(_, whose)| **whose != 0);
-                pythons.for_each(|(frame, _)| frame.offset |= MIXED_PYTHON);
-                stack::MIXED
-            }
-            other => other,
-        };
-        // SAFETY: as above. A frame is two words without padding; its bytes are those of its text, low byte first, as on every
-        // processor that this runs on.
-        let text = unsafe { core::slice::from_raw_parts(self.list.as_ptr().cast::<u8>(), count * FRAME_BYTES) };
-        let number = language | if self.key.cut { CUT } else { 0 };
-        state.write_text(text_kind::STACK, key, number, text, session::now())
+        let caller = callers.first().map_or(0, |caller| caller.number).to_le_bytes();
+        // SAFETY: a frame is three words without padding; its bytes are those of its text, low byte first, as on every processor that
+        // this runs on.
+        let text = unsafe { core::slice::from_raw_parts(new.as_ptr().cast::<u8>(), size_of_val(new)) };
+        let written = state.write_texts(text_kind::STACK, key, cut, [&caller, text, &[]], session::now());
+        if written {
+            new.iter().for_each(|frame| TOLD.insert(frame.number));
+        }
+        written
     }
 }
 
@@ -145,7 +159,7 @@ impl Sink for Frames {
     #[inline(always)]
     fn native(&mut self, pc: usize) -> bool {
         self.key.native(pc) && {
-            self.put(Frame { key: 0, offset: pc as u64 }, 0);
+            self.put(Frame { offset: pc as u64, ..Frame::default() }, 0);
             true
         }
     }
@@ -153,7 +167,7 @@ impl Sink for Frames {
     #[inline(always)]
     fn python(&mut self, key: u64, offset: u64, code: usize) -> bool {
         self.key.python(key, offset, code) && {
-            self.put(Frame { key, offset }, code);
+            self.put(Frame { key, offset, ..Frame::default() }, code);
             true
         }
     }

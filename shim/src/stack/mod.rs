@@ -21,11 +21,11 @@ mod spared;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use gputrace_abi::layout::stacks;
-use gputrace_abi::{Class, Event, event, stack};
+use gputrace_abi::{Class, Event, event};
 
 pub(crate) use allocation::{forget, is_wanted as wants_allocations, key as of_allocation};
 use failures::Wanted;
-use frames::{Frames, Sink};
+use frames::{Frames, Language, Sink};
 use known::Known;
 pub(crate) use known::begin_segment;
 pub(crate) use native::{remember_main_stack, told_main_stack};
@@ -218,7 +218,7 @@ fn timed(state: &State, start: u64, why: Why, python: bool, native: bool) {
 
 fn walk(state: &State, start: u64, why: Why, python: bool, native: bool) {
     let mut frames = Frames::unused();
-    frames.begin(stack::PYTHON);
+    frames.begin(Language::Python);
     let looked = if python { python::walk(&mut frames) } else { python::Looked::None };
     if looked == python::Looked::Found {
         return finish(state, start, why, &mut frames, stacks::PYTHON);
@@ -226,7 +226,7 @@ fn walk(state: &State, start: u64, why: Why, python: bool, native: bool) {
     if looked == python::Looked::Unread {
         count(state, stacks::UNREAD);
     }
-    frames.begin(stack::NATIVE);
+    frames.begin(Language::Native);
     if native {
         native::walk(|pc, _| frames.native(pc));
     }

@@ -2,12 +2,10 @@
 
 use std::io;
 
-use gputrace_collectors::schema::TableId;
-
 use super::Export;
-use super::sheets::{CUDA_CALLCHAINS, OSRT_CALLCHAINS};
+use super::sheets::{CUDA_CALLCHAINS, OSRT_CALLCHAINS, Sheet};
 use crate::spilled::Numbers;
-use crate::trace::{Filter, NO_STACK, Trace, Want, full_name, printable};
+use crate::trace::{Frame, NO_STACK, Trace, printable};
 
 /// Whose stack it is: each has a table of its own.
 #[derive(Clone, Copy)]
@@ -16,65 +14,61 @@ pub(super) enum Of {
     Wait,
 }
 
-/// The stacks so far.
+/// The stacks so far, of calls and of waits.
 #[derive(Default)]
-pub(super) struct Chains([Numbers; 2]);
+pub(super) struct Chains([Named; 2]);
+
+/// Stacks with their numbers.
+#[derive(Default)]
+struct Named {
+    numbers: Numbers,
+    /// The ids of all, in the order of their numbers, which begin with 1.
+    ids: Vec<i64>,
+}
 
 impl Chains {
     /// The number of a stack; none for none.
     pub(super) fn number(&mut self, of: Of, stack: i64) -> io::Result<Option<i64>> {
-        if stack == NO_STACK { Ok(None) } else { Ok(Some(self.0[of as usize].of_key(stack)?.0)) }
+        if stack == NO_STACK {
+            return Ok(None);
+        }
+        let Named { numbers, ids } = &mut self.0[of as usize];
+        let (number, is_new) = numbers.of_key(stack)?;
+        if is_new {
+            ids.push(stack);
+        }
+        Ok(Some(number))
     }
 }
 
 impl Export<'_> {
     /// Writes the frames of all stacks that were named, the innermost at depth 0.
     pub(super) fn chains(&mut self, trace: &Trace) -> io::Result<()> {
-        let columns = &["stack_id", "depth", "language", "function", "file", "line", "module", "offset"];
-        let mut done = Ok(());
-        trace.scan(&[Want { table: TableId::Stacks, columns }], &Filter::default(), &mut |rows| {
-            let (id, depth, line) = (rows.i64_or("stack_id", NO_STACK), rows.ints("depth"), rows.ints("line"));
-            let (language, function, file) = (rows.texts("language"), rows.texts("function"), rows.texts("file"));
-            let (module, offset) = (rows.texts("module"), rows.ints("offset"));
-            for row in 0..rows.len {
-                for (of, sheet) in [(Of::Call, &CUDA_CALLCHAINS), (Of::Wait, &OSRT_CALLCHAINS)] {
-                    if done.is_err() {
-                        return;
-                    }
-                    let number = match self.chains.0[of as usize].known(id[row]) {
-                        Ok(Some(number)) => number,
-                        Ok(None) => continue,
-                        Err(error) => {
-                            done = Err(error);
-                            return;
-                        }
-                    };
-                    let name = match (language.get(row), function.get(row)) {
-                        (_, "") => format!("{:#x}", offset.known(row).unwrap_or(0)),
-                        ("python", name) => printable(name),
-                        (_, name) => full_name(name),
-                    };
-                    let line = line.known(row).map_or(String::new(), |line| format!(":{line}"));
-                    let at = file.known(row).map_or(String::new(), |file| format!(" ({}{line})", printable(file)));
-                    let unresolved = i64::from(function.get(row).is_empty());
-                    done = (|| {
-                        let symbol = self.strings.number(&mut self.to, &format!("{name}{at}"))?;
-                        let module = self.strings.number(&mut self.to, module.known(row).unwrap_or("[python]"))?;
-                        self.to.insert(
-                            sheet,
-                            &[
-                                number.into(),
-                                symbol.into(),
-                                module.into(),
-                                unresolved.into(),
-                                offset.known(row).into(),
-                                depth.known(row).into(),
-                            ],
-                        )
-                    })();
-                }
+        let stacks = trace.every_stack()?;
+        for (of, sheet) in [(Of::Call, &CUDA_CALLCHAINS), (Of::Wait, &OSRT_CALLCHAINS)] {
+            for (number, id) in (1..).zip(std::mem::take(&mut self.chains.0[of as usize]).ids) {
+                self.chain(number, sheet, stacks.frames_at(id)?)?;
             }
-        });
-        done
+        }
+        Ok(())
+    }
+
+    fn chain(&mut self, number: i64, sheet: &Sheet, frames: Vec<(Frame, Option<i64>)>) -> io::Result<()> {
+        for (depth, (frame, address)) in (0i64..).zip(frames) {
+            let unresolved = frame.function.is_empty();
+            let name = if unresolved { format!("{:#x}", address.unwrap_or(0)) } else { frame.function };
+            let line = frame.line.map_or(String::new(), |line| format!(":{line}"));
+            let at = match frame.file.as_str() {
+                "" => String::new(),
+                file => format!(" ({}{line})", printable(file)),
+            };
+            let symbol = self.strings.number(&mut self.to, &format!("{name}{at}"))?;
+            let module = if frame.module.is_empty() { "[python]" } else { &frame.module };
+            let module = self.strings.number(&mut self.to, module)?;
+            let unresolved = i64::from(unresolved);
+            let row = [number.into(), symbol.into(), module.into(), unresolved.into(), address.into(), depth.into()];
+            self.to.insert(sheet, &row)?;
+        }
+        Ok(())
     }
 }

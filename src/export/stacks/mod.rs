@@ -18,7 +18,7 @@ use super::output::Output;
 use super::{Written, outside};
 use crate::analysis::{Facts, Need};
 use crate::cli::{ExportAt, ExportOf, ExportValue};
-use crate::trace::{Filter, Frame, NO_STACK, StackFrames, Trace};
+use crate::trace::{Filter, Frame, NO_STACK, Stacks, Trace};
 
 pub(crate) use flames::flames;
 
@@ -52,15 +52,15 @@ struct Line {
 struct Sums<'f, 't> {
     facts: &'f Facts<'t>,
     /// Where frames are read; none: the facts have those of all stacks.
-    frames: Option<&'f StackFrames>,
+    frames: Option<&'f Stacks>,
     of: ExportOf,
     programs: Vec<Program>,
     lines: Vec<Line>,
 }
 
-/// What is summed up, and the frames of all stacks beside it: there may be more than have room in memory.
-fn gathered<'t>(trace: &'t Trace, filter: &'t Filter, needs: &[Need]) -> io::Result<(Facts<'t>, StackFrames)> {
-    Ok((Facts::gather_without_lines(trace, filter, needs), trace.every_frame()?))
+/// What is summed up, and all stacks beside it: there may be more than have room in memory.
+fn gathered<'t>(trace: &'t Trace, filter: &'t Filter, needs: &[Need]) -> io::Result<(Facts<'t>, Stacks)> {
+    Ok((Facts::gather_without_lines(trace, filter, needs), trace.every_stack()?))
 }
 
 /// Writes a gzipped profile of pprof's, of all processes.
@@ -167,7 +167,7 @@ impl<'f, 't> Sums<'f, 't> {
             line.api_id.map(|api_id| named(self.facts.names.full(api_id))).into_iter().collect();
         let called = frames.len();
         match self.frames {
-            Some(known) => frames.extend(known.of(line.stack_id)?),
+            Some(known) => frames.extend(known.frames(line.stack_id)?),
             None => frames.extend(self.facts.stacks.frames(line.stack_id)),
         }
         if frames.len() == called {

@@ -149,13 +149,13 @@ fn a_profile_of_pprof_says_what_the_trace_does() {
 fn a_frame_without_a_name_has_its_librarys() {
     let mut trace = TestTrace::new();
     trace.process(1, 100, None, START + 1_000_000);
-    let row = |depth: i32, function: &str| {
+    let row = |id: i32, caller: Option<i32>, function: &str| {
         serde_json::json!({
-            "stack_id": 5, "depth": depth, "language": "native", "function": function, "module": "/lib/libx.so",
+            "stack_id": id, "caller_id": caller, "language": "native", "function": function, "module": "/lib/libx.so",
         })
     };
-    trace.row(gputrace_collectors::schema::TableId::Stacks, row(0, ""));
-    trace.row(gputrace_collectors::schema::TableId::Stacks, row(1, "_ZN5model7forwardEi"));
+    trace.row(gputrace_collectors::schema::TableId::Stacks, row(5, Some(6), ""));
+    trace.row(gputrace_collectors::schema::TableId::Stacks, row(6, None, "_ZN5model7forwardEi"));
     trace.thread(1, 11).malloc_at(5, 8, 8.0);
     let opened = trace.open();
     let (lines, profile) = samples(

@@ -1,4 +1,4 @@
-//! Frames of many stacks in little memory: each text once, a frame as numbers of texts, a stack as numbers of frames.
+//! Frames of many stacks in little memory: each text once, a frame as numbers of texts.
 //!
 //! A hundred thousand stacks have as many frames of their own, whose paths and functions are mostly those of others: 46 bytes a frame beside
 //! its texts, where one with texts of its own takes 250.

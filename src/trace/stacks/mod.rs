@@ -3,25 +3,25 @@
 mod held;
 mod site;
 pub(super) mod told;
+pub(super) mod tree;
 
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::Trace;
 use super::names::printable;
-use held::Frames;
 pub(crate) use site::Site;
-use site::{Sources, site};
+use site::{Sources, chosen, site};
+use tree::Tree;
 
 /// Stands for a missing `stack_id`: real ids are not negative.
 pub(crate) const NO_STACK: i64 = -1;
 
-/// The stacks that a report needs, and their sites.
+/// The sites of the stacks that a report needs, and the frames of all.
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
     sites: Places,
-    stacks: FxHashMap<i64, Box<[u32]>>,
-    frames: Frames,
+    tree: Tree,
 }
 
 /// A frame of a stack.
@@ -42,28 +42,23 @@ pub(crate) struct Frame {
 }
 
 impl Trace {
-    /// Reads the stacks with these ids and no others.
+    /// Reads the stacks, and finds the sites of those with these ids.
     pub(crate) fn sites(&self, ids: &FxHashSet<i64>) -> Sites {
-        let (mut frames, mut found) = (Frames::default(), FxHashMap::<i64, Vec<(i32, u32)>>::default());
-        self.each_frame(
-            |id| ids.contains(&id),
-            |id, depth, told| {
-                let stack = found.entry(id).or_default();
-                // Of a depth that is told again the first counts.
-                if stack.iter().all(|(known, _)| *known != depth) {
-                    stack.push((depth, frames.number(told)));
-                }
-            },
-        );
-        frames.seal();
-        let (mut sources, mut sites) = (Sources::new(self.began_ns()), Places::default());
-        let stacks = found.into_iter().map(|(id, mut stack)| {
-            stack.sort_unstable();
-            let of_stack: Vec<Frame> = stack.iter().map(|(_, number)| frames.get(*number)).collect();
-            sites.add(id, site(&of_stack.iter().collect::<Vec<_>>(), &mut sources));
-            (id, stack.into_iter().map(|(_, number)| number).collect())
-        });
-        Sites { stacks: stacks.collect(), sites, frames }
+        if ids.is_empty() {
+            return Sites::default();
+        }
+        let (mut sources, tree) = (Sources::new(self.began_ns()), self.stacks());
+        // Stacks have few frames that no other one has: each is looked at once.
+        let (mut kinds, mut known) = (FxHashMap::default(), FxHashMap::default());
+        let mut sites = Places::default();
+        for id in ids {
+            let kind = |number| (number, *kinds.entry(number).or_insert_with(|| tree.frame(number).kind()));
+            if let Some(number) = chosen(tree.numbers(*id).map(kind)) {
+                let new = || sites.all.insert_full(site(&tree.frame(number), &mut sources)).0 as u32;
+                sites.by_stack.insert(*id, *known.entry(number).or_insert_with(new));
+            }
+        }
+        Sites { sites, tree }
     }
 }
 
@@ -75,12 +70,6 @@ struct Places {
 }
 
 impl Places {
-    fn add(&mut self, stack_id: i64, site: Option<Site>) {
-        if let Some(site) = site {
-            self.by_stack.insert(stack_id, self.all.insert_full(site).0 as u32);
-        }
-    }
-
     fn get(&self, stack_id: i64) -> Option<&Site> {
         self.all.get_index(*self.by_stack.get(&stack_id)? as usize)
     }
@@ -97,7 +86,7 @@ impl SiteFinder {
 
     /// The site of a stack, innermost frame first; none where it has no frames.
     pub(crate) fn find(&mut self, frames: &[Frame]) -> Option<Site> {
-        site(&frames.iter().collect::<Vec<_>>(), &mut self.0)
+        chosen(frames.iter().map(|frame| (frame, frame.kind()))).map(|frame| site(frame, &mut self.0))
     }
 }
 
@@ -109,15 +98,19 @@ impl Sites {
 
     /// The frames of a stack, innermost first.
     pub(crate) fn frames(&self, stack_id: i64) -> impl Iterator<Item = Frame> {
-        let numbers = self.stacks.get(&stack_id).map_or(&[][..], |numbers| numbers);
-        numbers.iter().map(|number| self.frames.get(*number))
+        self.tree.frames(stack_id)
     }
 
     /// All of a stack as one text, innermost first: `step /u/train.py:44 < main /u/train.py:90 < start (libc.so.6)`.
     pub(crate) fn whole(&self, stack_id: i64) -> Option<String> {
-        let frames: Vec<String> = self.frames(stack_id).map(|frame| frame.text()).collect();
-        (!frames.is_empty()).then(|| frames.join(" < "))
+        whole(self.frames(stack_id))
     }
+}
+
+/// Frames as one text; none where there are none.
+pub(super) fn whole(frames: impl IntoIterator<Item = Frame>) -> Option<String> {
+    let frames: Vec<String> = frames.into_iter().map(|frame| frame.text()).collect();
+    (!frames.is_empty()).then(|| frames.join(" < "))
 }
 
 impl Frame {
@@ -139,46 +132,16 @@ impl Frame {
 }
 
 /// The source of a frame or, where that is not known, the library.
-pub(super) fn place<'a>(file: &'a str, module: &'a str) -> &'a str {
+fn place<'a>(file: &'a str, module: &'a str) -> &'a str {
     if file.is_empty() { module } else { file }
 }
 
 /// `main /u/train.py:90`, `start (libc.so.6)`: of the function as it is shown, and its [`place`].
-pub(super) fn frame_text(function: &str, place: &str, line: Option<i32>) -> String {
+fn frame_text(function: &str, place: &str, line: Option<i32>) -> String {
     let function = if function.is_empty() { "?" } else { function };
     match (line, place.rsplit('/').next().unwrap_or_default()) {
         (_, "") => function.to_owned(),
         (Some(line), _) => format!("{function} {}:{line}", printable(place)),
         (None, name) => format!("{function} ({})", printable(name)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use gputrace_collectors::schema::TableId;
-
-    use crate::trace::testing::TestTrace;
-
-    #[test]
-    fn a_stack_as_a_whole_names_all_its_frames_each_kept_once() {
-        let mut trace = TestTrace::new();
-        let mut row =
-            |stack_id: i64, depth: i32, language: &str, function: &str, file: Option<&str>, module: Option<&str>| {
-                let line = file.map(|_| 7);
-                let row = serde_json::json!({
-                    "stack_id": stack_id, "depth": depth, "language": language, "function": function, "file": file,
-                    "line": line, "module": module,
-                });
-                trace.row(TableId::Stacks, row);
-            };
-        for id in [1, 2] {
-            row(id, 1, "native", "_ZN5Model4growEv", None, Some("/home/u/libm.so"));
-            row(id, 0, "python", "load", Some("/home/u/data.py"), None);
-            row(id, 2, "native", "", None, None);
-        }
-        let sites = trace.open().sites(&[1, 2].into_iter().collect());
-        assert_eq!(sites.whole(1).as_deref(), Some("load /home/u/data.py:7 < Model::grow (libm.so) < ?"));
-        assert_eq!((sites.whole(1), sites.whole(3)), (sites.whole(2), None));
-        assert_eq!(sites.frames.len(), 3);
     }
 }

@@ -77,17 +77,47 @@ impl Site {
     }
 }
 
-/// The site of a stack with these frames.
-pub(super) fn site(frames: &[&Frame], sources: &mut Sources) -> Option<Site> {
-    let allocates = |frame: &&&Frame| !frame.is_allocator();
-    let own = frames.iter().find(|frame| frame.is_own());
-    let frame = own.or_else(|| frames.iter().find(allocates)).or_else(|| frames.first())?;
+/// What a frame is to the author of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// Code of the author's.
+    Own,
+    /// Of a library.
+    Other,
+    /// It only passes a wish for memory on.
+    Allocator,
+}
+
+/// The frame of a stack that its site is, of frames with their kinds from the innermost on.
+pub(super) fn chosen<T>(frames: impl Iterator<Item = (T, Kind)>) -> Option<T> {
+    let mut found: Option<(T, Kind)> = None;
+    for (frame, kind) in frames {
+        if kind == Kind::Own {
+            return Some(frame);
+        }
+        if found.as_ref().is_none_or(|(_, known)| kind < *known) {
+            found = Some((frame, kind));
+        }
+    }
+    found.map(|(frame, _)| frame)
+}
+
+/// The site that a frame is.
+pub(super) fn site(frame: &Frame, sources: &mut Sources) -> Site {
     let place = frame.place();
     let text = if frame.python { frame.line.and_then(|line| sources.line(&frame.file, line)) } else { None };
-    Some(Site { file: printable(place), line: frame.line, function: frame.name(), text })
+    Site { file: printable(place), line: frame.line, function: frame.name(), text }
 }
 
 impl Frame {
+    pub(super) fn kind(&self) -> Kind {
+        match (self.is_own(), self.is_allocator()) {
+            (true, _) => Kind::Own,
+            (_, true) => Kind::Allocator,
+            _ => Kind::Other,
+        }
+    }
+
     /// The function's name, or where it is in its module.
     pub(crate) fn name(&self) -> String {
         match self.address.filter(|_| self.function.is_empty()) {
@@ -223,8 +253,8 @@ mod tests {
     }
 
     fn of(frames: Vec<Frame>) -> Site {
-        let frames: Vec<&Frame> = frames.iter().collect();
-        site(&frames, &mut Sources::new(i64::MAX)).unwrap()
+        let frame = chosen(frames.iter().map(|frame| (frame, frame.kind()))).unwrap();
+        site(frame, &mut Sources::new(i64::MAX))
     }
 
     #[test]

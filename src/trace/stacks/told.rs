@@ -1,4 +1,4 @@
-//! Frames as the table of stacks tells them, for whoever keeps them: as numbers, or as texts.
+//! Stacks as their table tells them, for whoever keeps them: in memory, or as texts.
 
 use gputrace_collectors::schema::TableId;
 use rustc_hash::FxHashMap;
@@ -19,24 +19,36 @@ pub(in crate::trace) struct Told<'a> {
     pub(in crate::trace) address: Option<i64>,
 }
 
+/// A stack, as a row of the table tells it.
+#[derive(Clone, Copy)]
+pub(in crate::trace) struct ToldStack<'a> {
+    pub(in crate::trace) id: i64,
+    /// The stack that called its innermost frame, or [`NO_STACK`].
+    pub(in crate::trace) caller: i64,
+    /// That frame.
+    pub(in crate::trace) frame: Told<'a>,
+    /// Where the frame is in its library; -1 where that is not known.
+    pub(in crate::trace) address: i64,
+}
+
 impl Trace {
-    /// Gives each frame of the stacks that are wanted, with the stack's id and its depth, as the rows come.
-    pub(in crate::trace) fn each_frame(&self, wanted: impl Fn(i64) -> bool, mut take: impl FnMut(i64, i32, &Told<'_>)) {
-        let columns = &["stack_id", "depth", "language", "function", "file", "line", "module", "offset"];
+    /// Gives each stack as the rows come. Several rows may have one id: the first counts.
+    pub(in crate::trace) fn each_stack(&self, mut take: impl FnMut(&ToldStack<'_>)) {
+        let columns = &["stack_id", "caller_id", "language", "function", "file", "line", "module", "offset"];
         self.scan(&[Want { table: TableId::Stacks, columns }], &Filter::default(), &mut |rows| {
-            let (id, depth) = (rows.i64_or("stack_id", NO_STACK), rows.i32_or("depth", 0));
+            let (id, caller) = (rows.i64_or("stack_id", NO_STACK), rows.i64_or("caller_id", NO_STACK));
             let (language, function, file) = (rows.texts("language"), rows.texts("function"), rows.texts("file"));
-            let (line, module, offset) = (rows.i32_or("line", 0), rows.texts("module"), rows.i64_or("offset", -1));
-            for row in (0..rows.len).filter(|row| wanted(id[*row])) {
-                let told = Told {
+            let (line, module, address) = (rows.i32_or("line", 0), rows.texts("module"), rows.i64_or("offset", -1));
+            for row in (0..rows.len).filter(|row| id[*row] != NO_STACK) {
+                let frame = Told {
                     python: language.get(row) == "python",
                     function: function.get(row),
                     file: file.get(row),
                     line: Some(line[row]).filter(|line| *line > 0),
                     module: module.get(row),
-                    address: Some(offset[row]).filter(|at| *at >= 0 && function.get(row).is_empty()),
+                    address: Some(address[row]).filter(|at| *at >= 0 && function.get(row).is_empty()),
                 };
-                take(id[row], depth[row], &told);
+                take(&ToldStack { id: id[row], caller: caller[row], frame, address: address[row] });
             }
         });
     }

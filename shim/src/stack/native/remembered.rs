@@ -9,10 +9,8 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
 
-use gputrace_abi::stack::NATIVE;
-
 use super::{Place, Step, address, bounds, find, here, step, walk};
-use crate::stack::frames::{Key, Sink};
+use crate::stack::frames::{Key, Language, Sink};
 use crate::stack::memory::word;
 use crate::stack::{known, python};
 use crate::thread::State;
@@ -64,7 +62,7 @@ pub(in crate::stack) fn hash(state: &State) -> Option<u64> {
 #[cold]
 #[inline(never)]
 fn plain() -> u64 {
-    let mut key = Key::new(NATIVE);
+    let mut key = Key::new(Language::Native);
     walk(|pc, _| key.native(pc));
     key.hash
 }
@@ -128,7 +126,7 @@ impl Memory {
 
     /// Puts the new frames inside of the `known` ones. Their number, and the hash of all.
     fn combine(&mut self, known: usize, fresh: usize) -> (usize, Option<u64>) {
-        let seed = known::mix(NATIVE, self.opened.into());
+        let seed = known::mix(Language::Native as u64, self.opened.into());
         let outermost = known.checked_sub(1).and_then(|last| self.entries.get(last));
         let mut hash = outermost.map_or(seed, |entry| entry.hash);
         let ours = find::ours();
