@@ -42,7 +42,7 @@ impl Process {
             match class {
                 Class::HostAlloc | Class::HostFree => {
                     if let Some(thread) = self.threads.get(event.commit as usize) {
-                        self.host.take(event, thread.tid);
+                        self.host.take(event, class, thread.tid);
                     }
                 }
                 // Paired afterwards.

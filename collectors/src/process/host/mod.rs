@@ -33,6 +33,9 @@ const MOST_WAITING: usize = 1 << 20;
 pub(super) struct HostMemory {
     /// Events whose turn has not come; `commit` holds the id of their thread.
     waiting: Vec<Event>,
+    /// Time of the one that came last, and whether one has come before an earlier one.
+    latest: u64,
+    is_mixed: bool,
     /// How many there were at most, less and less of those that are long ago.
     most_waited: usize,
     is_here: bool,
@@ -48,8 +51,11 @@ pub(super) struct HostMemory {
 impl HostMemory {
     /// An event of malloc's or free's, by the thread with this id.
     #[inline]
-    pub(super) fn take(&mut self, event: &Event, tid: i32) {
+    pub(super) fn take(&mut self, event: &Event, class: Class, tid: i32) {
         self.is_here = true;
+        let at = time(event, class);
+        self.is_mixed |= at < self.latest;
+        self.latest = at;
         self.waiting.push(Event { commit: tid as u32, ..*event });
     }
 
@@ -83,6 +89,11 @@ impl HostMemory {
             Some(culling) => culling.push(*call, was_late, &mut |row| tables.host(row)),
         }
     }
+}
+
+/// By which an event has its place among those of all threads, in ticks.
+fn time(event: &Event, class: Class) -> u64 {
+    if class == Class::HostFree { event.start } else { event.end }
 }
 
 impl Process {
@@ -120,11 +131,15 @@ impl Process {
         }
         let mut waiting = std::mem::take(&mut self.host.waiting);
         let hooks = &self.intake.hooks;
-        let time = |event: &Event| match hooks.get(usize::from(event.hook)) {
-            Some(hook) if hook.class == Class::HostFree => event.start,
-            _ => event.end,
+        let time = |event: &Event| {
+            let class = hooks.get(usize::from(event.hook)).map_or(Class::HostAlloc, |hook| hook.class);
+            time(event, class)
         };
-        waiting.sort_by_key(time);
+        // Those of one thread come in order.
+        if std::mem::take(&mut self.host.is_mixed) {
+            waiting.sort_by_key(time);
+            self.host.latest = waiting.last().map_or(0, time);
+        }
         let mut ready = waiting.partition_point(|event| time(event) <= horizon);
         if waiting.len() - ready > MOST_WAITING {
             ready = waiting.len();

@@ -297,7 +297,11 @@ impl Process {
         thread.recorded[Class::HostAlloc as usize] += 1;
         self.events += 1;
         let payload = [pending::address(index, word), pending::late(thread.tid as u32), 0, word.bytes()];
-        self.host.take(&Event { hook: hook as u16, start, end, payload, ..Event::default() }, thread.tid);
+        self.host.take(
+            &Event { hook: hook as u16, start, end, payload, ..Event::default() },
+            Class::HostAlloc,
+            thread.tid,
+        );
     }
 
     /// Names the functions of blocks that were only counted: no event of theirs may ever come.
