@@ -96,6 +96,13 @@ fn time(event: &Event, class: Class) -> u64 {
     if class == Class::HostFree { event.start } else { event.end }
 }
 
+/// Times and places of events in the order of their times: an event is four times as large.
+fn in_order(events: &[Event], time: impl Fn(&Event) -> u64) -> Vec<(u64, u32)> {
+    let mut order: Vec<(u64, u32)> = events.iter().map(time).zip(0..).collect();
+    order.sort_by_key(|(at, _)| *at);
+    order
+}
+
 impl Process {
     /// From now on allocations that are freed within so long become sums, where each is recorded.
     pub(crate) fn cull(&mut self, within_ns: i64) {
@@ -135,22 +142,31 @@ impl Process {
             let class = hooks.get(usize::from(event.hook)).map_or(Class::HostAlloc, |hook| hook.class);
             time(event, class)
         };
-        // Those of one thread come in order.
-        if std::mem::take(&mut self.host.is_mixed) {
-            waiting.sort_by_key(time);
-            self.host.latest = waiting.last().map_or(0, time);
-        }
-        let mut ready = waiting.partition_point(|event| time(event) <= horizon);
-        if waiting.len() - ready > MOST_WAITING {
-            ready = waiting.len();
-        }
-        for part in waiting[..ready].chunks(BATCH_ROWS) {
-            for event in part {
-                self.host_event(event, clocks, tables, written);
+        // Those of one thread come in order, but for what found no room in its ring.
+        let order = std::mem::take(&mut self.host.is_mixed).then(|| in_order(&waiting, time));
+        let count = |ready: usize| if waiting.len() - ready > MOST_WAITING { waiting.len() } else { ready };
+        let ready = match &order {
+            Some(order) => count(order.partition_point(|(at, _)| *at <= horizon)),
+            None => count(waiting.partition_point(|event| time(event) <= horizon)),
+        };
+        for from in (0..ready).step_by(BATCH_ROWS) {
+            let part = from..ready.min(from + BATCH_ROWS);
+            match &order {
+                Some(order) => {
+                    let part = order[part].iter().map(|(_, place)| &waiting[*place as usize]);
+                    part.for_each(|event| self.host_event(event, clocks, tables, written));
+                }
+                None => waiting[part].iter().for_each(|event| self.host_event(event, clocks, tables, written)),
             }
             tables.settle();
         }
-        waiting.drain(..ready);
+        match order {
+            Some(order) => {
+                waiting = order[ready..].iter().map(|(_, place)| waiting[*place as usize]).collect();
+                self.host.latest = order.last().map_or(0, |(at, _)| *at);
+            }
+            None => drop(waiting.drain(..ready)),
+        }
         // A burst must not keep its memory for ever, and to give it back and take it again each time costs more than to use it.
         self.host.most_waited = (ready + waiting.len()).max(self.host.most_waited - self.host.most_waited / 8);
         if waiting.capacity() > 4 * self.host.most_waited.max(1 << 14) {
