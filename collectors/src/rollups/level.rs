@@ -118,6 +118,8 @@ pub(crate) struct Level {
     last: usize,
     /// Numbers of the open periods, the even one first.
     open: [Option<i64>; 2],
+    /// The period of the last event: its number, and when it begins.
+    latest: (i64, i64),
     late: BTreeMap<(i64, Key), Stats>,
     over: Vec<Row>,
 }
@@ -130,6 +132,7 @@ impl Level {
             slots: Vec::new(),
             last: 0,
             open: [None; 2],
+            latest: (0, 0),
             late: BTreeMap::new(),
             over: Vec::new(),
         }
@@ -137,7 +140,7 @@ impl Level {
 
     #[inline]
     pub(crate) fn fold(&mut self, folded: &Folded) {
-        let period = folded.start_ns.div_euclid(self.period_ns);
+        let period = self.period_of(folded.start_ns);
         let parity = (period & 1) as usize;
         match self.open[parity] {
             Some(open) if open == period => {}
@@ -153,6 +156,18 @@ impl Level {
         if let Some(slot) = self.slots.get_mut(place) {
             slot.stats[parity].add(folded);
         }
+    }
+
+    /// The number of the period of a time. Most events are of one, and a division takes as long as all else here.
+    #[inline]
+    fn period_of(&mut self, at_ns: i64) -> i64 {
+        let (period, begin_ns) = self.latest;
+        if at_ns.wrapping_sub(begin_ns) as u64 >= self.period_ns as u64 {
+            let period = at_ns.div_euclid(self.period_ns);
+            self.latest = (period, period.saturating_mul(self.period_ns));
+            return period;
+        }
+        period
     }
 
     #[inline]
