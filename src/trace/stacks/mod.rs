@@ -1,6 +1,7 @@
 //! Stacks behind ids, and the one line of each that a report names. A frame is kept once, however many stacks have it.
 
 mod held;
+mod nearest;
 mod site;
 pub(super) mod told;
 pub(super) mod tree;
@@ -10,6 +11,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::Trace;
 use super::names::printable;
+use nearest::Nearest;
 pub(crate) use site::Site;
 use site::{Sources, chosen, site};
 use tree::Tree;
@@ -48,12 +50,10 @@ impl Trace {
             return Sites::default();
         }
         let (mut sources, tree) = (Sources::new(self.began_ns()), self.stacks());
-        // Stacks have few frames that no other one has: each is looked at once.
-        let (mut kinds, mut known) = (FxHashMap::default(), FxHashMap::default());
-        let mut sites = Places::default();
+        let (mut sites, mut known) = (Places::default(), FxHashMap::default());
+        let mut nearest = Nearest::new(&tree);
         for id in ids {
-            let kind = |number| (number, *kinds.entry(number).or_insert_with(|| tree.frame(number).kind()));
-            if let Some(number) = chosen(tree.numbers(*id).map(kind)) {
+            if let Some(number) = nearest.site(*id) {
                 let new = || sites.all.insert_full(site(&tree.frame(number), &mut sources)).0 as u32;
                 sites.by_stack.insert(*id, *known.entry(number).or_insert_with(new));
             }

@@ -33,10 +33,10 @@ impl Trace {
 }
 
 impl Tree {
-    /// The numbers of the frames of a stack, innermost first; none where it is not known.
-    pub(super) fn numbers(&self, stack_id: i64) -> impl Iterator<Item = u32> {
-        let nodes = std::iter::successors(self.nodes.get(&stack_id), |(_, caller)| self.nodes.get(caller));
-        nodes.take(DEEPEST).map(|(frame, _)| *frame)
+    /// A stack, the one that called it, and so on, each with the number of its innermost frame; none where it is not known.
+    pub(super) fn nodes(&self, stack_id: i64) -> impl Iterator<Item = (i64, u32)> {
+        let node = |id: i64| self.nodes.get(&id).map(|(frame, caller)| ((id, *frame), *caller));
+        std::iter::successors(node(stack_id), move |(_, caller)| node(*caller)).take(DEEPEST).map(|(node, _)| node)
     }
 
     /// The frame with a number.
@@ -46,7 +46,7 @@ impl Tree {
 
     /// The frames of a stack, innermost first.
     pub(super) fn frames(&self, stack_id: i64) -> impl Iterator<Item = Frame> {
-        self.numbers(stack_id).map(|number| self.frame(number))
+        self.nodes(stack_id).map(|(_, number)| self.frame(number))
     }
 }
 
