@@ -280,6 +280,36 @@ fn an_allocation_says_its_stack_and_a_free_that_of_its_block_and_how_long_it_liv
 }
 
 #[test]
+fn a_free_whose_clock_was_read_behind_that_of_who_got_the_block_next_is_of_the_block_before() {
+    let folder = Folder::new("displaced");
+    let running = collect(&folder);
+    let mut target = Target::with(&folder.session(), Memory::new(16 << 20, malloc_mode::FULL));
+    let (mut one, mut two) = (target.thread(1), target.thread(2));
+    let begin = counter();
+    let event = |name: &str, at: u64, payload: [u64; 4]| {
+        let at = begin + at;
+        Event { hook: hook(name), start: at, end: at, payload, ..Event::default() }
+    };
+    one.event(event("malloc", 0, [0x1000, 0, 0, 16]));
+    two.event(event("malloc", 1_000, [0x1000, 0, 0, 32]));
+    one.event(event("free", 1_010, [0x1000, 0, 0, 0]));
+    two.event(event("free", 1_020, [0x1000, 0, 0, 0]));
+    // Nobody saw who freed this one, and long after that it is not another one's free.
+    one.event(event("malloc", 2_000, [0x2000, 0, 0, 48]));
+    two.event(event("malloc", 2_010, [0x2000, 0, 0, 64]));
+    one.event(event("free", 1_000_000_000, [0x2000, 0, 0, 0]));
+    target.exit(0);
+    let manifest = finish(running);
+    assert_exact(&folder, &manifest);
+    let host = batches(&folder.trace(), "host_memory");
+    let rows = texts(&host, "action").into_iter().zip(numbers(&host, "tid")).zip(values(&host, "bytes"));
+    let frees: Vec<(Option<i64>, i64)> =
+        rows.filter(|((action, _), _)| action == "free").map(|((_, tid), bytes)| (tid, bytes)).collect();
+    assert_eq!(frees, [(Some(1), 16), (Some(2), 32), (Some(1), 64)]);
+    assert!(numbers(&host, "age_ns").iter().filter(|age| age.is_some()).count() == 3);
+}
+
+#[test]
 fn a_frame_is_one_row_with_all_that_called_it_and_what_has_no_end_is_no_stack() {
     let folder = Folder::new("callers");
     let running = collect(&folder);

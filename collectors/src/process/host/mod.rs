@@ -40,12 +40,27 @@ pub(super) struct HostMemory {
     most_waited: usize,
     is_here: bool,
     blocks: Blocks,
+    /// Blocks whose place another one has, though nobody was seen to free them: where that comes right behind, it is theirs.
+    displaced: Vec<Displaced>,
     regions: Regions,
     remapped: Vec<Remapped>,
     /// Where rows wait, and which are left out; none where all are written.
     culling: Option<Culling>,
     /// Blocks of which nothing was told yet.
     pub(super) pending: Pending,
+}
+
+/// A free by another thread that comes so short a time behind the allocation that has its block: a clock is read before what stands before
+/// it is done, by as much as a processor looks ahead.
+const AHEAD_NS: i64 = 5_000;
+
+/// A block that was live when its address was given to another one.
+struct Displaced {
+    address: u64,
+    block: Block,
+    /// When that was, and to whose thread.
+    at_ns: i64,
+    tid: i32,
 }
 
 impl HostMemory {
@@ -81,6 +96,24 @@ impl HostMemory {
             )
         });
         forgotten.into_iter().chain(early).collect()
+    }
+
+    /// The block that a call frees.
+    #[inline]
+    fn freed(&mut self, address: u64, call: &HostCall) -> Option<Block> {
+        if !self.displaced.is_empty()
+            && let Some(block) = self.displaced_by(address, call)
+        {
+            return Some(block);
+        }
+        self.blocks.remove(address)
+    }
+
+    #[cold]
+    fn displaced_by(&mut self, address: u64, call: &HostCall) -> Option<Block> {
+        self.displaced.retain(|old| call.start_ns.saturating_sub(old.at_ns) <= AHEAD_NS);
+        let place = self.displaced.iter().position(|old| old.address == address && old.tid != call.tid)?;
+        Some(self.displaced.swap_remove(place).block)
     }
 
     fn put(&mut self, call: &HostCall, was_late: bool, tables: &mut Tables) {
@@ -202,7 +235,7 @@ impl Process {
                 return self.host.unmap(event, &call).iter().for_each(|row| self.host.put(row, false, tables));
             }
             let freed_ns = self.host.pending.frees(address, call.start_ns);
-            if let Some(block) = self.host.blocks.remove(address) {
+            if let Some(block) = self.host.freed(address, &call) {
                 (call.bytes, call.weight_bytes) = (block.bytes as i64, self.weight(&block));
                 call.stack_id = block.stack_id;
                 call.age_ns = Some((call.start_ns - block.start_ns).max(0));
@@ -223,7 +256,10 @@ impl Process {
             let rarer = rarer.min(Shed::MOST.into()) as u8;
             let block = Block { start_ns: call.start_ns, bytes, rarer, stack_id: call.stack_id };
             call.weight_bytes = self.weight(&block);
-            self.host.blocks.insert(address, &block);
+            if let Some(old) = self.host.blocks.insert(address, &block) {
+                let at_ns = clocks.ns(self.clock, event.end);
+                self.host.displaced.push(Displaced { address, block: old, at_ns, tid: call.tid });
+            }
         }
         self.host.put(&call, false, tables);
     }
