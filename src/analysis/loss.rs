@@ -182,14 +182,23 @@ pub(crate) fn note(section: &mut Section, facts: &Facts<'_>, what: &str, table: 
     if let Some(loss) = Loss::of(facts, &[table]).filter(|loss| loss.dropped > 0) {
         let (lost, all) = (number(loss.dropped as f64), number((loss.dropped + loss.recorded) as f64));
         let whole = if facts.filter.is_window() { " (of the whole run; of this window it is not known)" } else { "" };
-        let advice = if disk_was_full(facts.trace) {
-            "The disk was full: record with -o on one with more room, or bound the trace with --max-size."
+        let killed = facts.trace.manifests().any(|manifest| !manifest.kills.is_empty() || manifest.recovered.is_some());
+        let (why, advice) = if disk_was_full(facts.trace) {
+            (
+                "found no room and are lost",
+                " The disk was full: record with -o on one with more room, or bound the trace with --max-size.",
+            )
+        } else if killed {
+            // Of rings that were full meanwhile as well: which is not known.
+            ("are lost, for gputrace was killed", "")
         } else {
-            "Record with a larger --segment-memory, or with --on-full block to lose none."
+            (
+                "found no room and are lost",
+                " Record with a larger --segment-memory, or with --on-full block to lose none.",
+            )
         };
         section.note(format!(
-            "{lost} of {all} {what} found no room and are lost{whole}: the numbers above rest on the other {} and are too \
-             low. {advice}",
+            "{lost} of {all} {what} {why}{whole}: the numbers above rest on the other {} and are too low.{advice}",
             share(loss.kept())
         ));
     }
@@ -284,4 +293,33 @@ pub(crate) fn span(facts: &Facts<'_>, removed: &Removed) -> String {
         return format!("{} of the run's begin ({rows} rows)", removed.table);
     }
     format!("{} {} .. {} ({rows} rows)", removed.table, after(removed.from_ns), after(removed.to_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use gputrace_collectors::manifest;
+
+    use crate::analysis::host_memory::HostMemory;
+    use crate::trace::testing::{START, TestTrace};
+
+    #[test]
+    fn what_went_with_a_killed_gputrace_did_not_find_too_little_room() {
+        let notes = |kills: Vec<i64>| {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 1_000_000_000);
+            let about = trace.manifest.as_mut().expect("a manifest");
+            about.kills = kills;
+            let count = manifest::Count { seen: 100, recorded: 90, dropped: 10, ..manifest::Count::default() };
+            about.processes[0].accounting.insert("host_alloc".to_owned(), count);
+            trace.thread(1, 11).malloc("alloc", 4096, 4096.0);
+            trace.section(&HostMemory).notes.join("\n")
+        };
+        let full = notes(Vec::new());
+        assert!(full.contains("found no room and are lost") && full.contains("--segment-memory"), "{full}");
+        let killed = notes(vec![START + 500_000_000]);
+        assert!(
+            killed.contains("are lost, for gputrace was killed") && !killed.contains("--segment-memory"),
+            "{killed}"
+        );
+    }
 }
