@@ -192,9 +192,13 @@ pub(crate) fn line(facts: &Facts<'_>) -> Option<String> {
     let about = if asked { "" } else { "about " };
     let limits = loss::limits(facts.trace, &[TableId::HostMemory]);
     let left = if limits.is_empty() { String::new() } else { format!(", in the rows that {limits} left") };
+    let name = match (facts.program(*id), facts.allocations.processes.iter().count()) {
+        (None, _) => facts.label(*id),
+        (Some(program), 1) => program,
+        (Some(program), many) => format!("{program} ({}, of {many} processes that with most live)", facts.label(*id)),
+    };
     Some(format!(
-        "malloc of {}: {about}{} allocated, most live {}{by}, {} live at the end{left}\n",
-        facts.program(*id).unwrap_or_else(|| facts.label(*id)),
+        "malloc of {name}: {about}{} allocated, most live {}{by}, {} live at the end{left}\n",
         bytes(all),
         bytes(process.peak.bytes),
         bytes(process.live.bytes.max(0.0)),
