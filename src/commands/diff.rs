@@ -45,6 +45,7 @@ fn made(
     let needs = diff::needs(analyses, before.keeps_no_event() || after.keeps_no_event());
     let filters = [select::filter(&args.select, before)?, select::filter(&args.select, after)?];
     [before, after].into_iter().for_each(unfinished::tell);
+    [before, after].into_iter().for_each(Trace::leave_sources_out);
     [(before, &filters[0]), (after, &filters[1])].into_iter().for_each(|(trace, filter)| select::tell(trace, filter));
     let facts = [Facts::gather(before, &filters[0], &needs), Facts::gather(after, &filters[1], &needs)];
     facts.iter().try_for_each(|facts| select::found(&args.select, facts))?;

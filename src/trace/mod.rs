@@ -77,9 +77,16 @@ pub(crate) struct Trace {
     ended_ns: OnceLock<Option<i64>>,
     gave_cupti_up: OnceLock<bool>,
     has_gpu_times: OnceLock<bool>,
+    without_sources: OnceLock<()>,
 }
 
 impl Trace {
+    /// Lines of the program are named by their functions from now on, and not by what stands there: of two traces one may be of a source
+    /// that has changed since.
+    pub(crate) fn leave_sources_out(&self) {
+        let _ = self.without_sources.set(());
+    }
+
     /// Opens the folders. Fails when one of them is no trace, or when all that is there has another version.
     pub(crate) fn open(folders: &[PathBuf]) -> Result<Trace, TraceError> {
         Trace::open_with(folders, None)
@@ -116,6 +123,7 @@ impl Trace {
             ended_ns: OnceLock::new(),
             gave_cupti_up: OnceLock::new(),
             has_gpu_times: OnceLock::new(),
+            without_sources: OnceLock::new(),
         };
         let (mut seen, mut copied) = (Vec::new(), copied::Seen::default());
         for folder in folders {

@@ -49,7 +49,9 @@ impl Trace {
         if ids.is_empty() {
             return Sites::default();
         }
-        let (mut sources, tree) = (Sources::new(self.began_ns()), self.stacks());
+        // No source is so old.
+        let before_ns = if self.without_sources.get().is_some() { i64::MIN } else { self.began_ns() };
+        let (mut sources, tree) = (Sources::new(before_ns), self.stacks());
         let (mut sites, mut known) = (Places::default(), FxHashMap::default());
         let mut nearest = Nearest::new(&tree);
         for id in ids {
@@ -143,5 +145,29 @@ fn frame_text(function: &str, place: &str, line: Option<i32>) -> String {
         (_, "") => function.to_owned(),
         (Some(line), _) => format!("{function} {}:{line}", printable(place)),
         (None, name) => format!("{function} ({})", printable(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::time::UNIX_EPOCH;
+
+    use crate::trace::testing::TestTrace;
+
+    #[test]
+    fn where_sources_are_left_out_lines_have_the_names_of_their_functions() {
+        let path = std::env::temp_dir().join(format!("gputrace-lines-{}.py", std::process::id()));
+        std::fs::write(&path, "def load():\n    return open(name)\n").unwrap();
+        File::options().write(true).open(&path).unwrap().set_modified(UNIX_EPOCH).unwrap();
+        let mut made = TestTrace::new();
+        made.process(1, 100, None, crate::trace::testing::START + 1_000);
+        let id = made.stack("load", path.to_str().unwrap(), 2);
+        let trace = made.open();
+        let line = || trace.sites(&[id].into_iter().collect()).get(id).map(|site| site.short()).unwrap();
+        assert!(line().ends_with(".py:2 return open(name)"), "{}", line());
+        trace.leave_sources_out();
+        assert!(line().ends_with(".py:2 load"), "{}", line());
+        std::fs::remove_file(&path).unwrap();
     }
 }
