@@ -64,13 +64,21 @@ def rows(trace, name):
 def compare(trace, path):
     with open(__file__) as file:
         line = next(n for n, text in enumerate(file, 1) if MARK in text and "MARK" not in text)
-    stacks = {row["stack_id"] for row in rows(trace, "stacks")
-              if row["file"] and row["file"].endswith("waits.py") and row["line"] == line}
+    # A row is the innermost frame of a stack; who called it is another row.
+    told = {row["stack_id"]: row for row in rows(trace, "stacks")}
+
+    def is_of_line(stack):
+        while row := told.get(stack):
+            if row["file"] and row["file"].endswith("waits.py") and row["line"] == line:
+                return True
+            stack = row["caller_id"]
+        return False
+
     with open(path) as file:
         theirs = json.load(file)
     ours, count = 0, 0
     for row in rows(trace, "syncs"):
-        if row.get("stack_id") in stacks:
+        if is_of_line(row.get("stack_id")):
             ours, count = ours + row["api_ns"] / 1e3, count + 1
     # What the profiler counts of these names lies in that line alone: nothing else in a step waits.
     total = sum(spent for _, spent in theirs["waits"].values())

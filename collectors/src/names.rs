@@ -74,7 +74,7 @@ impl Hash {
 /// Names of one collector.
 const MOST: usize = 1 << 20;
 /// Stacks of one collector.
-const MOST_STACKS: usize = 1 << 22;
+pub(crate) const MOST_STACKS: usize = if cfg!(test) { 1 << 8 } else { 1 << 22 };
 
 /// The names that a collector has written, so that each is written once.
 #[derive(Debug, Default)]
@@ -91,9 +91,13 @@ impl Written {
         self.ids.len() < MOST && self.ids.insert(id)
     }
 
-    /// The same of a stack's id.
-    pub(crate) fn stack(&mut self, id: i64) -> bool {
-        self.stacks.len() < MOST_STACKS && self.stacks.insert(id)
+    /// The same of a stack's id; none where there is no room for another one.
+    pub(crate) fn stack(&mut self, id: i64) -> Option<bool> {
+        if self.stacks.len() < MOST_STACKS {
+            Some(self.stacks.insert(id))
+        } else {
+            self.stacks.contains(&id).then_some(false)
+        }
     }
 
     /// All must be written again.

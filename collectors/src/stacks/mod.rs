@@ -6,6 +6,8 @@
 
 mod lines;
 mod python;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,8 +22,12 @@ use crate::symbols::Native;
 use crate::tables::{StackRow, Stacked, Tables};
 pub(crate) use python::Code;
 
-/// Bytes of descriptions that are kept of one process; a hostile one could send them without end.
+/// Bytes of memory for descriptions of one process, about; a hostile one could send them without end.
 const MOST_BYTES: usize = 256 << 20;
+/// What a stack, and a frame of one, take in a table of which two thirds are used.
+const STACK: usize = 48;
+const FRAME: usize = 96;
+const _: () = assert!(size_of::<(u64, (u64, Row))>() * 3 / 2 <= STACK && size_of::<(u64, Node)>() * 3 / 2 <= FRAME);
 /// Events that are looked through for the one that a stack follows: signal handlers may have recorded in between.
 const LOOK_BACK: usize = 16;
 
@@ -36,6 +42,16 @@ struct Node {
     id: Option<i64>,
     /// Frames of native code are among them, known once there is the id.
     native: bool,
+}
+
+/// Whether the rows that a stack needs are in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Row {
+    Missing,
+    /// They are, and this is its id.
+    Written(i64),
+    /// There are as many stacks as there is room for.
+    NoRoom,
 }
 
 /// What a row says about its stack.
@@ -57,7 +73,7 @@ pub(crate) struct Stacks {
     modules: ByHandle<Arc<str>>,
     /// Frames by number; by stacks' keys the numbers of innermost frames, and the stacks' ids once their rows were written.
     nodes: ByHandle<Node>,
-    stacks: ByHandle<(u64, Option<i64>)>,
+    stacks: ByHandle<(u64, Row)>,
     codes: ByHandle<Code>,
     /// Line tables whose code object has not come yet.
     tables: HashMap<u64, Vec<u8>>,
@@ -180,23 +196,23 @@ impl Stacks {
     /// The id of a stack; its rows are written with its first use.
     #[inline]
     fn id(&mut self, key: u64, tables: &mut Tables, written: &mut Written) -> Option<i64> {
-        let (number, id) = *self.stacks.get(&key)?;
-        if id.is_some() {
-            return id;
-        }
-        let id = self.written(number, tables, written)?;
-        self.stacks.insert(key, (number, Some(id)));
-        Some(id)
+        let (number, row) = *self.stacks.get(&key)?;
+        let row = match row {
+            Row::Missing => self.write(number, tables, written)?,
+            known => return known.id(),
+        };
+        self.stacks.insert(key, (number, row));
+        row.id()
     }
 
-    /// The id of the stack of the frame with this number, with the rows that it needs and that were not written.
+    /// Writes the rows that the stack of the frame with this number needs and that were not written; none where it was not described.
     #[cold]
-    fn written(&mut self, number: u64, tables: &mut Tables, written: &mut Written) -> Option<i64> {
+    fn write(&mut self, number: u64, tables: &mut Tables, written: &mut Written) -> Option<Row> {
         let (new, known) = self.outwards(number, |node| node.id.is_some())?;
         let known = self.nodes.get(&known);
         let (mut id, mut native) = (known.and_then(|node| node.id), known.is_some_and(|node| node.native));
         let rows: Vec<StackRow> = new.iter().map(|number| self.row(self.nodes.get(number)?)).collect::<Option<_>>()?;
-        let mut natives = Vec::new();
+        let (mut natives, mut room) = (Vec::new(), true);
         for (number, frame) in new.iter().zip(rows).rev() {
             let caller = id;
             let mut own = content(caller, &frame);
@@ -205,19 +221,23 @@ impl Stacks {
             if frame.language == "native" && frame.module.is_none() {
                 own = (own ^ self.process_id) & i64::MAX;
             }
+            match (written.stack(own), native) {
+                (None, _) => {
+                    room = false;
+                    break;
+                }
+                (Some(false), _) => {}
+                (Some(true), true) => natives.push(Stacked { id: own, caller, frame }),
+                (Some(true), false) => tables.stack(Stacked { id: own, caller, frame }),
+            }
             id = Some(own);
             let node = self.nodes.get_mut(number)?;
             (node.id, node.native) = (id, native);
-            match (written.stack(own), native) {
-                (false, _) => {}
-                (true, true) => natives.push(Stacked { id: own, caller, frame }),
-                (true, false) => tables.stack(Stacked { id: own, caller, frame }),
-            }
         }
         if !natives.is_empty() {
             tables.native(Native { pid: self.pid, stacks: natives });
         }
-        id
+        Some(id.filter(|_| room).map_or(Row::NoRoom, Row::Written))
     }
 
     /// Calls whose stack was never described.
@@ -228,7 +248,7 @@ impl Stacks {
     /// The rows of stacks must be written again.
     pub(crate) fn announce_again(&mut self) {
         self.nodes.values_mut().for_each(|node| node.id = None);
-        self.stacks.values_mut().for_each(|(_, id)| *id = None);
+        self.stacks.values_mut().for_each(|(_, row)| *row = Row::Missing);
     }
 
     /// Takes in a description. False: it is none of a stack.
@@ -240,7 +260,11 @@ impl Stacks {
         }
         // What fell out of the shim's memory is told again.
         let again = text.kind == text_kind::STACK && self.stacks.contains_key(&text.key);
-        self.bytes += if again { 0 } else { bytes.len() + 128 };
+        self.bytes += match text.kind {
+            _ if again => 0,
+            text_kind::STACK => STACK + bytes.len() / FRAME_BYTES * FRAME,
+            _ => bytes.len() + 128,
+        };
         if again || self.bytes > MOST_BYTES {
             return true;
         }
@@ -253,7 +277,7 @@ impl Stacks {
                     self.nodes.entry(frame.number).or_insert(Node { frame, caller, cut, id: None, native: false });
                     caller = frame.number;
                 }
-                self.stacks.insert(text.key, (caller, None));
+                self.stacks.insert(text.key, (caller, Row::Missing));
             }
             text_kind::MODULE => {
                 let path = match bytes.first() {
@@ -280,6 +304,12 @@ impl Stacks {
             }
         }
         true
+    }
+}
+
+impl Row {
+    fn id(self) -> Option<i64> {
+        if let Row::Written(id) = self { Some(id) } else { None }
     }
 }
 
