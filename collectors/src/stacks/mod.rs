@@ -258,27 +258,15 @@ impl Stacks {
         if !OURS.contains(&text.kind) {
             return false;
         }
-        // What fell out of the shim's memory is told again.
-        let again = text.kind == text_kind::STACK && self.stacks.contains_key(&text.key);
-        self.bytes += match text.kind {
-            _ if again => 0,
-            text_kind::STACK => STACK + bytes.len() / FRAME_BYTES * FRAME,
-            _ => bytes.len() + 128,
-        };
-        if again || self.bytes > MOST_BYTES {
+        if text.kind == text_kind::STACK {
+            self.take_stack(text);
+            return true;
+        }
+        self.bytes += bytes.len() + 128;
+        if self.bytes > MOST_BYTES {
             return true;
         }
         match text.kind {
-            text_kind::STACK => {
-                let Some((caller, frames)) = bytes.split_first_chunk() else { return true };
-                let mut caller = u64::from_le_bytes(*caller);
-                for frame in frames.as_chunks::<FRAME_BYTES>().0.iter().take(DEPTH_MAX).rev().map(Frame::from_bytes) {
-                    let cut = caller == 0 && text.number & CUT != 0;
-                    self.nodes.entry(frame.number).or_insert(Node { frame, caller, cut, id: None, native: false });
-                    caller = frame.number;
-                }
-                self.stacks.insert(text.key, (caller, Row::Missing));
-            }
             text_kind::MODULE => {
                 let path = match bytes.first() {
                     None => self.exe.clone(),
@@ -304,6 +292,32 @@ impl Stacks {
             }
         }
         true
+    }
+}
+
+impl Stacks {
+    /// A stack may be told of several times: what fell out of the shim's memory is told again, and where two threads tell of the same one,
+    /// the other's frames may be all that one of them says, and be read after that.
+    fn take_stack(&mut self, text: &Text) {
+        let Some((caller, frames)) = text.bytes().split_first_chunk() else { return };
+        let mut caller = u64::from_le_bytes(*caller);
+        for frame in frames.as_chunks::<FRAME_BYTES>().0.iter().take(DEPTH_MAX).rev().map(Frame::from_bytes) {
+            if self.bytes > MOST_BYTES {
+                return;
+            }
+            let cut = caller == 0 && text.number & CUT != 0;
+            self.nodes.entry(frame.number).or_insert_with(|| {
+                self.bytes += FRAME;
+                Node { frame, caller, cut, id: None, native: false }
+            });
+            caller = frame.number;
+        }
+        if self.bytes <= MOST_BYTES {
+            self.stacks.entry(text.key).or_insert_with(|| {
+                self.bytes += STACK;
+                (caller, Row::Missing)
+            });
+        }
     }
 }
 

@@ -324,13 +324,16 @@ fn a_frame_is_one_row_with_all_that_called_it_and_what_has_no_end_is_no_stack() 
     tell(70, stack::CUT, 0, &[3, 2, 1]);
     tell(71, 0, 2, &[4]);
     tell(72, 0, 2, &[]);
+    // Told of by two threads at once, and read in this order.
+    tell(77, 0, 6, &[]);
+    tell(77, 0, 0, &[6]);
     // What was told stands, whoever tells it otherwise.
     tell(73, 0, 1, &[4]);
     // A frame that calls itself, one that nobody told of, and a text that is none.
     tell(74, 0, 9, &[9]);
     tell(75, 0, 88, &[5]);
     assert!(one.bytes(text_kind::STACK, 76, 0, &[1; 7]));
-    for (key, bytes) in (70..77).zip(1..) {
+    for (key, bytes) in (70..78).zip(1..) {
         one.call("malloc", [0x1000 * key, 0, key, bytes]);
     }
     target.exit(0);
@@ -341,7 +344,8 @@ fn a_frame_is_one_row_with_all_that_called_it_and_what_has_no_end_is_no_stack() 
     let stacks = batches(&folder.trace(), "stacks");
     let callers: HashMap<i64, Option<i64>> =
         values(&stacks, "stack_id").into_iter().zip(numbers(&stacks, "caller_id")).collect();
-    assert_eq!((callers.len(), values(&stacks, "stack_id").len()), (4, 4));
+    assert_eq!((callers.len(), values(&stacks, "stack_id").len()), (5, 5));
+    assert_eq!(callers.get(&of[&8].expect("a stack")), Some(&None));
     let [inner, other, middle] = [1, 2, 3].map(|bytes| of[&bytes].expect("a stack"));
     assert_eq!([inner, other].map(|stack| callers[&stack]), [Some(middle); 2]);
     let root = callers[&middle].expect("a caller");
