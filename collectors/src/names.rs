@@ -74,7 +74,7 @@ impl Hash {
 /// Names of one collector.
 const MOST: usize = 1 << 20;
 /// Stacks of one collector.
-pub(crate) const MOST_STACKS: usize = if cfg!(test) { 1 << 8 } else { 1 << 22 };
+pub(crate) const MOST_STACKS: usize = if cfg!(test) { 1 << 8 } else { 1 << 23 };
 
 /// The names that a collector has written, so that each is written once.
 #[derive(Debug, Default)]

@@ -22,8 +22,9 @@ use crate::symbols::Native;
 use crate::tables::{StackRow, Stacked, Tables};
 pub(crate) use python::Code;
 
-/// Bytes of memory for descriptions of one process, about; a hostile one could send them without end.
-const MOST_BYTES: usize = 256 << 20;
+/// Bytes of memory for descriptions of one process, about; a hostile one could send them without end. PyTorch's imports have a million
+/// stacks with four million frames, and what comes after them is what one looks for.
+const MOST_BYTES: usize = 512 << 20;
 /// What a stack, and a frame of one, take in a table of which two thirds are used.
 const STACK: usize = 48;
 const FRAME: usize = 96;
