@@ -92,11 +92,11 @@ const PART: char = '\u{1f}';
 
 /// A stack with its function as it is shown, as one text.
 fn packed(told: &ToldStack<'_>, function: &str) -> String {
-    let ToldStack { caller, frame, address, .. } = told;
-    let line = frame.line.map_or(String::new(), |line| line.to_string());
+    let ToldStack { caller, frame, .. } = told;
+    let number = |number: Option<i64>| number.map_or(String::new(), |number| number.to_string());
+    let (line, address) = (number(frame.line.map(i64::from)), number(frame.address));
     let python = if frame.python { "python" } else { "" };
-    let parts: [&str; 7] =
-        [&caller.to_string(), python, function, frame.file, &line, frame.module, &address.to_string()];
+    let parts: [&str; 7] = [&caller.to_string(), python, function, frame.file, &line, frame.module, &address];
     parts.map(|part| part.replace(PART, "")).join(&PART.to_string())
 }
 
@@ -113,7 +113,7 @@ fn unpacked(text: &str) -> (i64, Frame, Option<i64>) {
         module: next().to_owned(),
         address: None,
     };
-    let address = next().parse().ok().filter(|address| *address >= 0);
+    let address = next().parse().ok();
     frame.address = address.filter(|_| frame.function.is_empty());
     (caller, frame, address)
 }

@@ -34,7 +34,9 @@ const LOOK_BACK: usize = 16;
 
 /// A frame as it was described, and with all that called it a stack.
 struct Node {
-    frame: Frame,
+    /// Key and offset of the [`Frame`].
+    key: u64,
+    offset: u64,
     /// Number of the frame that called it; 0: of none that was taken.
     caller: u64,
     /// None was taken, and there were more.
@@ -140,10 +142,10 @@ impl Stacks {
 
     /// What is known of a frame; none where its code was not described.
     fn row(&self, node: &Node) -> Option<StackRow> {
-        let Node { frame, cut, .. } = node;
-        let row = match frame.offset & PYTHON {
-            0 => native_row(self.modules.get(&frame.key), frame),
-            _ => self.codes.get(&frame.key)?.row(frame.offset ^ PYTHON),
+        let Node { key, offset, cut, .. } = node;
+        let row = match offset & PYTHON {
+            0 => native_row(self.modules.get(key), *offset),
+            _ => self.codes.get(key)?.row(offset ^ PYTHON),
         };
         Some(StackRow { cut: *cut, ..row })
     }
@@ -294,24 +296,23 @@ impl Stacks {
         }
         true
     }
-}
 
-impl Stacks {
     /// A stack may be told of several times: what fell out of the shim's memory is told again, and where two threads tell of the same one,
     /// the other's frames may be all that one of them says, and be read after that.
     fn take_stack(&mut self, text: &Text) {
         let Some((caller, frames)) = text.bytes().split_first_chunk() else { return };
         let mut caller = u64::from_le_bytes(*caller);
-        for frame in frames.as_chunks::<FRAME_BYTES>().0.iter().take(DEPTH_MAX).rev().map(Frame::from_bytes) {
+        for frame in frames.as_chunks::<FRAME_BYTES>().0.iter().take(DEPTH_MAX).rev() {
+            let Frame { number, key, offset } = Frame::from_bytes(frame);
             if self.bytes > MOST_BYTES {
                 return;
             }
             let cut = caller == 0 && text.number & CUT != 0;
-            self.nodes.entry(frame.number).or_insert_with(|| {
+            self.nodes.entry(number).or_insert_with(|| {
                 self.bytes += FRAME;
-                Node { frame, caller, cut, id: None, native: false }
+                Node { key, offset, caller, cut, id: None, native: false }
             });
-            caller = frame.number;
+            caller = number;
         }
         if self.bytes <= MOST_BYTES {
             self.stacks.entry(text.key).or_insert_with(|| {
@@ -335,8 +336,8 @@ fn absolute(pid: i32, path: &str) -> String {
 }
 
 /// A frame of native code before its symbol is known; of code that lies in no file where there is no module.
-fn native_row(module: Option<&Arc<str>>, frame: &Frame) -> StackRow {
-    StackRow { language: "native", module: module.cloned(), offset: Some(frame.offset as i64), ..StackRow::default() }
+fn native_row(module: Option<&Arc<str>>, offset: u64) -> StackRow {
+    StackRow { language: "native", module: module.cloned(), offset: Some(offset as i64), ..StackRow::default() }
 }
 
 /// The id of a stack: a hash of that of the stack that called its innermost frame, and of what the row says of that one.

@@ -38,7 +38,9 @@ impl Frames {
         };
         let [file, module] = [of.file, of.module].map(&mut number);
         let function = self.shown.of(of.python, of.function, number);
-        let held = Held { python: of.python, line: of.line, function, file, module, address: of.address };
+        // Where it is says which of those without a name.
+        let address = of.address.filter(|_| of.function.is_empty());
+        let held = Held { python: of.python, line: of.line, function, file, module, address };
         self.all.insert_full(held).0 as u32
     }
 

@@ -16,6 +16,7 @@ pub(in crate::trace) struct Told<'a> {
     pub(in crate::trace) file: &'a str,
     pub(in crate::trace) line: Option<i32>,
     pub(in crate::trace) module: &'a str,
+    /// Where it is in its library.
     pub(in crate::trace) address: Option<i64>,
 }
 
@@ -27,8 +28,6 @@ pub(in crate::trace) struct ToldStack<'a> {
     pub(in crate::trace) caller: i64,
     /// That frame.
     pub(in crate::trace) frame: Told<'a>,
-    /// Where the frame is in its library; -1 where that is not known.
-    pub(in crate::trace) address: i64,
 }
 
 impl Trace {
@@ -46,9 +45,9 @@ impl Trace {
                     file: file.get(row),
                     line: Some(line[row]).filter(|line| *line > 0),
                     module: module.get(row),
-                    address: Some(address[row]).filter(|at| *at >= 0 && function.get(row).is_empty()),
+                    address: Some(address[row]).filter(|at| *at >= 0),
                 };
-                take(&ToldStack { id: id[row], caller: caller[row], frame, address: address[row] });
+                take(&ToldStack { id: id[row], caller: caller[row], frame });
             }
         });
     }
