@@ -15,7 +15,7 @@ const LINES: usize = 11;
 pub(super) fn lines(content: &Content<'_>) -> String {
     let trace = content.facts.trace;
     let Some(intervals) = trace.intervals() else { return String::new() };
-    let (left_out, kept) = counts(content.facts);
+    let (left_out, kept) = counts(content.facts, |_| true);
     let about = || trace.manifests().filter_map(|manifest| manifest.detail.as_ref());
     // Collectors that took turns kept each what it was told to.
     let is_mixed = about().any(|detail| detail.since_ns.is_some());
@@ -58,10 +58,11 @@ pub(super) fn lines(content: &Content<'_>) -> String {
     out
 }
 
-/// Events that were left out, and those that are in the trace.
-pub(super) fn counts(facts: &Facts<'_>) -> (u64, u64) {
-    let accounts = facts.trace.manifests().flat_map(Manifest::accounts).flat_map(|p| p.accounting.values());
-    accounts.fold((0, 0), |(left_out, kept), count: &Count| {
+/// Events of the classes that `is_counted` takes that were left out, and those that are in the trace.
+pub(super) fn counts(facts: &Facts<'_>, is_counted: impl Fn(&str) -> bool) -> (u64, u64) {
+    let accounts = facts.trace.manifests().flat_map(Manifest::accounts).flat_map(|p| &p.accounting);
+    let counted = accounts.filter(|(class, _)| is_counted(class)).map(|(_, count)| count);
+    counted.fold((0, 0), |(left_out, kept), count: &Count| {
         (left_out.saturating_add(count.left_out), kept.saturating_add(count.kept()))
     })
 }
