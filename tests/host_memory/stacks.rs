@@ -65,7 +65,17 @@ fn an_inlined_function_stands_before_the_one_that_it_is_in() {
 #[test]
 fn a_recursion_is_cut_where_stacks_end() {
     let blocks = run(program(), &["deep"], &[]);
-    assert_eq!(blocks[&40_011], [vec!["deep"; 128]]);
+    assert_eq!(blocks[&40_011], [vec!["deep"; 1024]]);
+}
+
+/// At its end the recursion is deeper than is looked at, and on its way back where what was looked at ends.
+#[test]
+fn a_recursion_that_comes_back_has_its_own_callers() {
+    let blocks = run(program(), &["back"], &[]);
+    for (bytes, down) in [(40_021, 1024), (40_022, 211)] {
+        let with = |side: &'static str| [vec!["down"; down], vec![side; 1024 - down]].concat();
+        assert_eq!(blocks[&bytes], [with("left"), with("right")], "{bytes}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::util::{Scratch, Trace, program_with};
 /// As the program has it.
 const FIRST_BYTES: i64 = 10_000;
 /// Frames of a stack that are kept.
-const DEPTH_MAX: usize = 128;
+const DEPTH_MAX: usize = 1024;
 
 /// Function, place in its module, and whether it is the last of a stack that was cut.
 type Frame = (String, Option<i64>, bool);
@@ -26,10 +26,10 @@ fn stacks(trace: &Trace, count: usize) -> HashMap<i64, Option<Vec<Frame>>> {
     ours.map(|row| (row.int("bytes"), row.maybe_int("stack_id").map(stack))).collect()
 }
 
-/// Runs the program, compiled with one choice about frame pointers and its library with the other. Returns how many blocks
-/// have no stack.
+/// Runs the program, compiled with one choice about frame pointers and its library with the other, and never deeper than so many
+/// functions. Returns how many blocks have no stack.
 #[track_caller]
-fn compare(choices: [&str; 2], blocks: usize, threads: usize, seed: u32) -> usize {
+fn compare(choices: [&str; 2], blocks: usize, threads: usize, seed: u32, deepest: usize) -> usize {
     let [own, other] = choices.map(|choice| ["-O2".to_owned(), format!("-f{choice}")]);
     let library = ["-DLIBRARY", "-shared", "-fPIC"].map(str::to_owned);
     let tag = |what| format!("{}{what}", choices[0]);
@@ -37,7 +37,7 @@ fn compare(choices: [&str; 2], blocks: usize, threads: usize, seed: u32) -> usiz
     let linked = [library.display().to_string(), "-lpthread".to_owned()];
     let program = program_with("call_trees", &tag(""), &[&own[..], &linked].concat());
     let scratch = Scratch::alone();
-    let target = scratch.target(program).args([blocks, threads, seed as usize].map(|n| n.to_string()));
+    let target = scratch.target(program).args([blocks, threads, seed as usize, deepest].map(|n| n.to_string()));
     let run = target.options(["--malloc", "full", "--on-full", "block"]).same().expect(0);
     let trace = run.read();
     trace.assert_balanced();
@@ -79,15 +79,23 @@ const WITH_FRAME_POINTERS: [&str; 2] = ["no-omit-frame-pointer", "omit-frame-poi
 fn each_block_of_a_random_tree_of_calls_has_the_stack_that_the_program_says() {
     for choices in [WITHOUT_FRAME_POINTERS, WITH_FRAME_POINTERS] {
         for seed in 1..4 {
-            assert_eq!(compare(choices, 2_000, 1, seed), 0);
+            assert_eq!(compare(choices, 2_000, 1, seed, 230), 0);
         }
+    }
+}
+
+/// As deep as is kept, twice as deep, which is all that is remembered, and deeper.
+#[test]
+fn stacks_of_which_the_outermost_frames_are_cut_are_told_apart_by_those_that_are_kept() {
+    for deepest in [DEPTH_MAX + 300, 3 * DEPTH_MAX] {
+        assert_eq!(compare(WITHOUT_FRAME_POINTERS, 3_000, 1, 5, deepest), 0);
     }
 }
 
 /// Few stacks are described at a time; one that finds no room is told of with its next use, which here never comes.
 #[test]
 fn more_threads_than_have_memory_for_their_last_stack_have_their_own_stacks() {
-    let without = compare(WITHOUT_FRAME_POINTERS, 20, 300, 4);
+    let without = compare(WITHOUT_FRAME_POINTERS, 20, 300, 4, 230);
     // 20 to 400, by how busy the machine is.
     assert!(without < 1_000, "{without} of 6,000");
 }

@@ -86,6 +86,24 @@ KEPT void deep(int n) {
     AFTER;
 }
 
+/* Allocates at its end, and on its way back. */
+KEPT void down(int n) {
+    if (n) down(n - 1);
+    else drop(malloc(40021));
+    if (n == 1290) drop(malloc(40022));
+    AFTER;
+}
+KEPT void left(int n) {
+    if (n) left(n - 1);
+    else down(1500);
+    AFTER;
+}
+KEPT void right(int n) {
+    if (n) right(n - 1);
+    else down(1500);
+    AFTER;
+}
+
 /* One function, two places, in turn. */
 KEPT void here_and_there(int n) {
     if (n % 2) {
@@ -168,7 +186,9 @@ int main(int argc, char **argv) {
         } else if (!strcmp(way, "inlined")) {
             around_inlined();
         } else if (!strcmp(way, "deep")) {
-            deep(300);
+            deep(1300);
+        } else if (!strcmp(way, "back")) {
+            left(1200), right(1200);
         } else if (!strcmp(way, "turns")) {
             for (int n = 0; n < 100; n++) here_and_there(n);
         } else if (!strcmp(way, "frames")) {

@@ -1,6 +1,6 @@
 /* Allocates at the ends of random paths through its own functions, and writes down each path; for tests/host_memory/trees.rs.
  *
- * usage: call_trees BLOCKS THREADS SEED
+ * usage: call_trees BLOCKS THREADS SEED DEEPEST
  * Prints a line for each block: its size, which no other has, and who called whom to allocate it, outermost first: a
  * letter for each call site, of which each function has two, and one for where it allocates, of which it has two more.
  * Functions 0 to 3 are the program's, 4 to 7 those of a library (-DLIBRARY), which may be compiled otherwise. Half of
@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #define FIRST_BYTES 10000
-#define DEEPEST 230
 #define KEPT __attribute__((noinline, noclone, used, visibility("default")))
 
 struct walk;
@@ -24,9 +23,8 @@ typedef void (*node)(struct walk *);
 struct walk {
     const node *nodes;
     unsigned random;
-    int depth, target, left, bytes;
-    char path[DEEPEST + 1];
-    char *text;
+    int depth, deepest, target, left, bytes;
+    char *path, *text;
     size_t written;
 };
 
@@ -38,8 +36,8 @@ static inline unsigned next(struct walk *w) {
 /* Mostly somewhere near, so that much of the stack stays; sometimes anywhere; sometimes where it is. */
 static inline void aim(struct walk *w) {
     unsigned how = next(w) % 16;
-    int target = how == 0 ? (int)(next(w) % DEEPEST) : how < 4 ? w->depth : w->depth + (int)(next(w) % 13) - 7;
-    w->target = target < 1 ? 1 : target > DEEPEST ? DEEPEST : target;
+    int target = how == 0 ? (int)(next(w) % w->deepest) : how < 4 ? w->depth : w->depth + (int)(next(w) % 13) - 7;
+    w->target = target < 1 ? 1 : target > w->deepest ? w->deepest : target;
 }
 
 /* Writes down where the block of the returned size is allocated. */
@@ -119,19 +117,20 @@ static void *work(void *data) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 4) return 2;
-    int blocks = atoi(argv[1]), threads = atoi(argv[2]);
+    if (argc < 5) return 2;
+    int blocks = atoi(argv[1]), threads = atoi(argv[2]), deepest = atoi(argv[4]);
     struct walk *walks = calloc(threads, sizeof *walks);
     pthread_t *ids = calloc(threads, sizeof *ids);
     pthread_barrier_init(&together, NULL, threads);
     pthread_attr_t small;
     pthread_attr_init(&small);
-    pthread_attr_setstacksize(&small, 512 << 10);
+    pthread_attr_setstacksize(&small, (128 << 10) + deepest * 1024);
     for (int i = 0; i < threads; i++) {
         struct walk *w = &walks[i];
-        size_t room = (size_t)blocks * (DEEPEST + 16);
+        size_t room = (size_t)(blocks + 1) * (deepest + 16);
         char *text = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        *w = (struct walk){.nodes = nodes, .random = atoi(argv[3]) + 7919u * i, .left = blocks, .text = text};
+        *w = (struct walk){.nodes = nodes, .random = atoi(argv[3]) + 7919u * i, .left = blocks, .deepest = deepest,
+                           .path = text, .text = text + deepest + 16};
         w->bytes = FIRST_BYTES + i * blocks;
         if (pthread_create(&ids[i], &small, work, w)) return 1;
     }

@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 
-DEPTH = 128
+DEPTH = 1024 if "ALLOCATE" in os.environ else 128
 cuda = ctypes.CDLL("libcuda.so.1")  # calls release the GIL
 held = ctypes.PyDLL("libcuda.so.1")  # calls keep it
 function = ctypes.c_void_p()

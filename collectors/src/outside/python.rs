@@ -5,7 +5,7 @@
 //! walk is bounded, and a stack whose innermost frame changed is read again.
 
 use gputrace_abi::python::{self, Instruction, Layout, NONE, OWNED_BY_INTERPRETER};
-use gputrace_abi::stack::{DEPTH_MAX, PythonCode};
+use gputrace_abi::stack::{DEPTH_OF_CALLS, PythonCode};
 
 use super::libraries;
 use super::linux::Memory;
@@ -116,9 +116,9 @@ impl Python {
     fn walk(&self, memory: &Memory, innermost: usize) -> Vec<StackRow> {
         let (mut rows, mut frame) = (Vec::new(), Some(innermost));
         // Frames that only mark where C called Python are none of the stack's.
-        for _ in 0..2 * DEPTH_MAX {
+        for _ in 0..2 * DEPTH_OF_CALLS {
             let Some(at) = frame else { return rows };
-            if rows.len() == DEPTH_MAX {
+            if rows.len() == DEPTH_OF_CALLS {
                 break;
             }
             rows.extend(self.row(memory, at));

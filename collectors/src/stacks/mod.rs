@@ -314,7 +314,7 @@ impl Stacks {
             });
             caller = number;
         }
-        if self.bytes <= MOST_BYTES {
+        if self.bytes <= MOST_BYTES && text.key != 0 {
             self.stacks.entry(text.key).or_insert_with(|| {
                 self.bytes += STACK;
                 (caller, Row::Missing)

@@ -8,7 +8,8 @@
 //! Stacks have most of their frames in common, and a frame with all that called it is told once: each has a number of its own, by
 //! which the stacks that go on from there name it. The text of a stack is such a number, of the frame that called the outermost of
 //! the frames that follow (8 bytes; 0: nobody did), and these, innermost first ([`FRAME_BYTES`] each). Where none follow, the stack is
-//! that of the frame with the number. Keys and numbers are hashes that mean nothing outside the process.
+//! that of the frame with the number. What is too much for one text comes in several, the outermost frames first: all but the last are of no
+//! stack, and have the key 0. Keys and numbers are hashes that mean nothing outside the process.
 
 /// The address in a return address as it lies on a stack: on aarch64 libraries sign theirs, in the bits above (as most distributions'
 /// do, on processors that can: Graviton 3, Grace). No code lies so high.
@@ -19,8 +20,11 @@ pub const PYTHON: u64 = 1 << 63;
 /// Number of a stack's text: there were more frames than were taken, outside of the outermost that it tells of.
 pub const CUT: u64 = 1;
 
-/// Most frames of a stack.
-pub const DEPTH_MAX: usize = 128;
+/// Most frames of an allocation's stack: imports of Python modules, which allocate at each depth, are some hundred deep. Where all of them
+/// are taken two stacks have all that called them in common; where they are cut, nothing.
+pub const DEPTH_MAX: usize = 1024;
+/// Most frames of a call's, which are kept on the program's own stack meanwhile.
+pub const DEPTH_OF_CALLS: usize = 128;
 
 /// One frame, as it stands in a stack's text.
 #[repr(C)]

@@ -10,6 +10,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use gputrace_abi::layout::note;
+use gputrace_abi::stack::DEPTH_MAX;
 
 use super::frames::{Frames, Language, Sink};
 use super::known::Known;
@@ -110,14 +111,14 @@ struct Spare([Place; 8]);
 
 struct Place {
     taken: AtomicBool,
-    frames: UnsafeCell<Frames>,
+    frames: UnsafeCell<Frames<DEPTH_MAX>>,
 }
 
 // SAFETY: a place's frames are touched only by who has set `taken`.
 unsafe impl Sync for Spare {}
 
 impl Spare {
-    fn borrow(&self, work: impl FnOnce(&mut Frames)) {
+    fn borrow(&self, work: impl FnOnce(&mut Frames<DEPTH_MAX>)) {
         let free = |place: &&Place| !place.taken.swap(true, Ordering::Acquire);
         if let Some(place) = self.0.iter().find(free) {
             // SAFETY: this thread took the place, and nobody else does before it is given back.

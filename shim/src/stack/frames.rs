@@ -5,8 +5,8 @@
 
 use core::mem::MaybeUninit;
 
-use gputrace_abi::event::text_kind;
-use gputrace_abi::stack::{CUT, DEPTH_MAX, FRAME_BYTES, Frame, PYTHON};
+use gputrace_abi::event::{TEXT_MAX_BYTES, text_kind};
+use gputrace_abi::stack::{CUT, FRAME_BYTES, Frame, PYTHON};
 
 use super::known::Known;
 use super::{known, native, python};
@@ -36,23 +36,24 @@ pub(super) trait Sink {
 pub(super) struct Key {
     pub(super) hash: u64,
     pub(super) count: u32,
+    most: u32,
     cut: bool,
 }
 
 impl Key {
     #[inline(always)]
-    pub(super) fn new(language: Language) -> Key {
+    pub(super) fn new(language: Language, most: usize) -> Key {
         let hash = match language {
             Language::Python => language as u64,
             // An address means something else when another library came to its place.
             Language::Native => known::mix(language as u64, python::opened().into()),
         };
-        Key { hash, count: 0, cut: false }
+        Key { hash, count: 0, most: most as u32, cut: false }
     }
 
     #[inline(always)]
     fn takes(&mut self) -> bool {
-        if self.count < DEPTH_MAX as u32 {
+        if self.count < self.most {
             self.count += 1;
             return true;
         }
@@ -80,28 +81,31 @@ impl Sink for Key {
     }
 }
 
-/// Frames with all that is needed to describe them: 4 KiB, none of which is touched for nothing.
-pub(super) struct Frames {
-    list: [MaybeUninit<Frame>; DEPTH_MAX],
+/// Frames, so many at most, with all that is needed to describe them: 32 bytes each, none of which is touched for nothing.
+pub(super) struct Frames<const MOST: usize> {
+    list: [MaybeUninit<Frame>; MOST],
     /// Where each one's code object is; 0 for native ones.
-    whose: [MaybeUninit<usize>; DEPTH_MAX],
+    whose: [MaybeUninit<usize>; MOST],
     pub(super) key: Key,
 }
 
-impl Frames {
+/// Frames that one text has room for.
+const TOLD_AT_ONCE: usize = TEXT_MAX_BYTES / FRAME_BYTES - 1;
+
+impl<const MOST: usize> Frames<MOST> {
     #[inline(always)]
-    pub(super) const fn unused() -> Frames {
+    pub(super) const fn unused() -> Self {
         Frames {
-            list: [const { MaybeUninit::uninit() }; DEPTH_MAX],
-            whose: [const { MaybeUninit::uninit() }; DEPTH_MAX],
-            key: Key { hash: 0, count: 0, cut: false },
+            list: [const { MaybeUninit::uninit() }; MOST],
+            whose: [const { MaybeUninit::uninit() }; MOST],
+            key: Key { hash: 0, count: 0, most: 0, cut: false },
         }
     }
 
     /// Begins a stack of this language.
     #[inline(always)]
     pub(super) fn begin(&mut self, language: Language) {
-        self.key = Key::new(language);
+        self.key = Key::new(language, MOST);
     }
 
     fn put(&mut self, frame: Frame, whose: usize) {
@@ -143,19 +147,30 @@ impl Frames {
         if !described {
             return false;
         }
-        let caller = callers.first().map_or(0, |caller| caller.number).to_le_bytes();
-        // SAFETY: a frame is three words without padding; its bytes are those of its text, low byte first, as on every processor that
-        // this runs on.
-        let text = unsafe { core::slice::from_raw_parts(new.as_ptr().cast::<u8>(), size_of_val(new)) };
-        let written = state.write_texts(text_kind::STACK, key, cut, [&caller, text, &[]], session::now());
-        if written {
-            new.iter().for_each(|frame| TOLD.insert(frame.number));
+        let mut caller = callers.first().map_or(0, |caller| caller.number);
+        // The outermost come first: they are what the others name.
+        let mut parts = new.rchunks(TOLD_AT_ONCE).peekable();
+        loop {
+            let part = parts.next().unwrap_or_default();
+            let is_last = parts.peek().is_none();
+            // SAFETY: a frame is three words without padding; its bytes are those of its text, low byte first, as on every processor
+            // that this runs on.
+            let text = unsafe { core::slice::from_raw_parts(part.as_ptr().cast::<u8>(), size_of_val(part)) };
+            let key = if is_last { key } else { 0 };
+            let told =
+                state.write_texts(text_kind::STACK, key, cut, [&caller.to_le_bytes(), text, &[]], session::now());
+            if told {
+                part.iter().for_each(|frame| TOLD.insert(frame.number));
+            }
+            if is_last || !told {
+                return told;
+            }
+            caller = part.first().map_or(caller, |frame| frame.number);
         }
-        written
     }
 }
 
-impl Sink for Frames {
+impl<const MOST: usize> Sink for Frames<MOST> {
     #[inline(always)]
     fn native(&mut self, pc: usize) -> bool {
         self.key.native(pc) && {

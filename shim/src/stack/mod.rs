@@ -21,6 +21,7 @@ mod spared;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use gputrace_abi::layout::stacks;
+use gputrace_abi::stack::DEPTH_OF_CALLS;
 use gputrace_abi::{Class, Event, event};
 
 pub(crate) use allocation::{forget, is_wanted as wants_allocations, key as of_allocation};
@@ -217,7 +218,7 @@ fn timed(state: &State, start: u64, why: Why, python: bool, native: bool) {
 }
 
 fn walk(state: &State, start: u64, why: Why, python: bool, native: bool) {
-    let mut frames = Frames::unused();
+    let mut frames = Frames::<DEPTH_OF_CALLS>::unused();
     frames.begin(Language::Python);
     let looked = if python { python::walk(&mut frames) } else { python::Looked::None };
     if looked == python::Looked::Found {
@@ -234,7 +235,7 @@ fn walk(state: &State, start: u64, why: Why, python: bool, native: bool) {
     finish(state, start, why, &mut frames, what);
 }
 
-fn finish(state: &State, start: u64, why: Why, frames: &mut Frames, what: usize) {
+fn finish(state: &State, start: u64, why: Why, frames: &mut Frames<DEPTH_OF_CALLS>, what: usize) {
     count(state, what);
     if frames.key.count == 0 {
         return;

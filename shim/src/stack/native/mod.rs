@@ -17,7 +17,7 @@ mod table;
 
 use core::ops::Range;
 
-use gputrace_abi::stack::ADDRESS;
+use gputrace_abi::stack::{ADDRESS, DEPTH_MAX};
 
 use super::memory::word;
 use crate::thread::State;
@@ -58,7 +58,8 @@ pub(super) fn walk(mut each: impl FnMut(usize, Range<usize>) -> bool) {
     }
 }
 
-const FRAMES_MAX: usize = 256;
+/// Interpreters have several for each of the frames of Python that are taken in their place.
+const FRAMES_MAX: usize = 4 * DEPTH_MAX;
 /// No frame of ours is larger.
 const OWN_BYTES: usize = 16 << 10;
 

@@ -5,18 +5,27 @@
 //! follows from three registers and the two words that the rule reads, so when these are what they were the answer is too.
 //! A new walk goes on until it stands where the last one stood, looks at the words of all frames outside of that, and has the
 //! hash that was made of them then: hashes are made from the outermost frame inwards.
+//!
+//! Of a stack that is deeper than is described the innermost frames are remembered, and what is called from there on. That is enough as
+//! long as it is all that is described; with room for twice as many a recursion goes far before it has to be found again.
 
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, compiler_fence};
+
+use gputrace_abi::stack::DEPTH_MAX;
 
 use super::{Place, Step, address, bounds, find, here, step, walk};
 use crate::stack::frames::{Key, Language, Sink};
 use crate::stack::memory::word;
 use crate::stack::{known, python};
+use crate::sys;
 use crate::thread::State;
 
-/// Frames of a stack that are remembered: more than are described, and our own.
-const DEEPEST: usize = 144;
+/// Frames of a stack that are remembered.
+const DEEPEST: usize = 2 * DEPTH_MAX;
+/// All that are described are among so many: some of them are our own.
+const ENOUGH: usize = DEPTH_MAX + 16;
+/// Frames of a deeper stack that are looked at: it may return from those beyond what is enough before more are wanted.
+const AT_ONCE: usize = ENOUGH + DEPTH_MAX / 4;
 
 /// One frame: where it is, which words told who called it, and the hash of it and all frames outside of it.
 #[derive(Clone, Copy)]
@@ -28,15 +37,16 @@ struct Entry {
     hash: u64,
 }
 
-const NOTHING: Entry = Entry { place: Place { pc: 0, stack: 0, frame: 0 }, caller_at: 0, frame_at: 0, hash: 0 };
-
-/// A thread's last stack, outermost frame first, and room for the frames that are new.
+/// A thread's last stack, outermost frame first; while the next one is walked, its new frames come from the other end. All zeros: none.
 struct Memory {
     count: usize,
+    /// Who remembers. Nothing of another thread's is looked at: its stack may not be mapped any more.
+    owner: u64,
+    /// The outermost frame is the stack's own.
+    whole: bool,
     /// Libraries that had been opened: with another one an address may mean something else.
     opened: u32,
     entries: [Entry; DEEPEST],
-    fresh: [Entry; DEEPEST],
 }
 
 /// Hash of the calling thread's frames; none where they are not known.
@@ -48,8 +58,8 @@ pub(in crate::stack) fn hash(state: &State) -> Option<u64> {
         Some(slot) => {
             slot.busy.store(true, Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
-            // SAFETY: the slot is this thread's, and no handler that interrupts it touches what is busy.
-            let hash = unsafe { &mut *slot.memory.get() }.walk(begin, end);
+            // SAFETY: mapped, as the slot has an owner, which is this thread; and no handler that interrupts it touches what is busy.
+            let hash = unsafe { &mut *slot.memory.load(Ordering::Relaxed) }.walk(owner(state.number()), begin, end);
             compiler_fence(Ordering::SeqCst);
             slot.busy.store(false, Ordering::Relaxed);
             hash
@@ -62,20 +72,22 @@ pub(in crate::stack) fn hash(state: &State) -> Option<u64> {
 #[cold]
 #[inline(never)]
 fn plain() -> u64 {
-    let mut key = Key::new(Language::Native);
+    let mut key = Key::new(Language::Native, DEPTH_MAX);
     walk(|pc, _| key.native(pc));
     key.hash
 }
 
 impl Memory {
-    fn walk(&mut self, begin: Place, end: usize) -> Option<u64> {
+    fn walk(&mut self, owner: u64, begin: Place, end: usize) -> Option<u64> {
         let opened = python::opened();
-        if self.opened != opened {
-            (self.opened, self.count) = (opened, 0);
+        if (self.owner, self.opened) != (owner, opened) {
+            (self.owner, self.opened, self.count) = (owner, opened, 0);
         }
-        let (mut place, mut known, mut fresh) = (begin, self.count, 0);
+        // New frames are kept from here on.
+        let (mut place, mut known, mut fresh) = (begin, self.count, DEEPEST);
         let known = loop {
-            // Frames inside of this one have returned.
+            // Frames inside of this one have returned, and the innermost make room for new ones.
+            known = known.min(fresh.saturating_sub(1));
             while let Some(entry) = known.checked_sub(1).and_then(|last| self.entries.get(last))
                 && entry.place.stack < place.stack
             {
@@ -85,19 +97,20 @@ impl Memory {
                 && same.place == place
             {
                 match self.changed_outside(known) {
-                    0 => break known,
+                    0 if self.whole || known + DEEPEST - fresh >= ENOUGH => break known,
                     // From that frame on nothing is known; inside of it nothing of use.
                     changed => known = changed,
                 }
             }
-            let Some(entry) = self.fresh.get_mut(fresh) else {
-                // Deeper than is remembered, and than is described.
-                self.count = 0;
-                return self.combine(0, fresh).1;
-            };
-            fresh += 1;
+            if fresh + AT_ONCE == DEEPEST {
+                self.whole = false;
+                break 0;
+            }
+            fresh -= 1;
+            let entry = self.entries.get_mut(fresh)?;
             let Some(Step { next, caller_at, frame_at }) = step(place, end) else {
-                *entry = Entry { place, ..NOTHING };
+                *entry = Entry { place, caller_at: 0, frame_at: 0, hash: 0 };
+                self.whole = true;
                 break 0;
             };
             *entry = Entry { place, caller_at, frame_at, hash: 0 };
@@ -124,21 +137,20 @@ impl Memory {
         0
     }
 
-    /// Puts the new frames inside of the `known` ones. Their number, and the hash of all.
+    /// Puts the new frames, from `fresh` on, inside of the `known` ones. Their number, and the hash of all.
     fn combine(&mut self, known: usize, fresh: usize) -> (usize, Option<u64>) {
         let seed = known::mix(Language::Native as u64, self.opened.into());
         let outermost = known.checked_sub(1).and_then(|last| self.entries.get(last));
         let mut hash = outermost.map_or(seed, |entry| entry.hash);
         let ours = find::ours();
-        let new = self.fresh.get(..fresh).unwrap_or(&[]).iter().rev();
         let mut count = known;
-        for entry in new {
+        for at in fresh..DEEPEST {
+            let Some(entry) = self.entries.get(at).copied() else { break };
             if !ours.contains(&entry.place.pc) {
                 hash = known::mix(hash, entry.place.pc as u64);
             }
-            // Known and new ones together may be more than are remembered: the innermost are in the hash only.
             if let Some(place) = self.entries.get_mut(count) {
-                *place = Entry { hash, ..*entry };
+                *place = Entry { hash, ..entry };
                 count += 1;
             }
         }
@@ -148,19 +160,17 @@ impl Memory {
 
 const SLOTS: usize = 256;
 
-/// Whose memory this is: number of the thread's row + 1, and above that which segment it belongs to. 0: nobody's.
 struct Slot {
+    /// Whose memory this is: number of the thread's row + 1, and above that which segment it belongs to. 0: nobody's.
     owner: AtomicU64,
     busy: AtomicBool,
-    memory: UnsafeCell<Memory>,
+    /// Mapped before the first owner has it, and touched only by who is; never unmapped.
+    memory: AtomicPtr<Memory>,
 }
 
-// SAFETY: the memory is touched only by the owner, a thread.
-unsafe impl Sync for Slot {}
-
 static MEMORIES: [Slot; SLOTS] = [const {
-    let memory = Memory { count: 0, opened: 0, entries: [NOTHING; DEEPEST], fresh: [NOTHING; DEEPEST] };
-    Slot { owner: AtomicU64::new(0), busy: AtomicBool::new(false), memory: UnsafeCell::new(memory) }
+    let memory = AtomicPtr::new(core::ptr::null_mut());
+    Slot { owner: AtomicU64::new(0), busy: AtomicBool::new(false), memory }
 }; SLOTS];
 
 fn owner(number: u16) -> u64 {
@@ -176,13 +186,28 @@ fn slot_of(number: u16) -> Option<&'static Slot> {
     }
     // Threads of another segment are those of the process that this one was forked from.
     let living = has != 0 && has >> 16 == own >> 16;
-    if living || slot.owner.compare_exchange(has, own, Ordering::Acquire, Ordering::Relaxed).is_err() {
+    if living
+        || !has_memory(slot)
+        || slot.owner.compare_exchange(has, own, Ordering::Acquire, Ordering::Relaxed).is_err()
+    {
         return None;
     }
-    // SAFETY: the slot is this thread's now. What another thread remembered may lie where nothing is mapped any more.
-    unsafe { (*slot.memory.get()).count = 0 };
+    // The last owner may have been left in the middle.
     slot.busy.store(false, Ordering::Relaxed);
     Some(slot)
+}
+
+fn has_memory(slot: &Slot) -> bool {
+    let none = core::ptr::null_mut();
+    if slot.memory.load(Ordering::Relaxed) != none {
+        return true;
+    }
+    let Ok(mapped) = sys::map(size_of::<Memory>(), None) else { return false };
+    if slot.memory.compare_exchange(none, mapped.cast(), Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        // SAFETY: another thread was first, and nobody knows of this one.
+        unsafe { sys::unmap(mapped, size_of::<Memory>()) };
+    }
+    true
 }
 
 /// The thread ends.

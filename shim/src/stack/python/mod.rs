@@ -13,9 +13,9 @@ use core::ops::Range;
 mod code;
 mod find;
 
-use super::frames::Sink;
+use super::frames::{Frames, Sink};
 use super::memory::{number, word};
-use super::{Frames, known, memory, native};
+use super::{known, memory, native};
 use find::Python;
 use gputrace_abi::python::{Instruction, Layout, NONE, OWNED_BY_INTERPRETER};
 use gputrace_abi::stack::DEPTH_MAX;
@@ -36,7 +36,7 @@ pub(super) enum Looked {
 }
 
 /// Tells the calling thread's frames, innermost first.
-pub(super) fn walk(frames: &mut Frames) -> Looked {
+pub(super) fn walk<const MOST: usize>(frames: &mut Frames<MOST>) -> Looked {
     let python = match find::python() {
         find::Search::Found(python) => python,
         find::Search::None => return Looked::None,
@@ -208,10 +208,9 @@ pub(super) fn hash() -> Option<u64> {
                     version => number(code + usize::from(version)).map(|version| version as u64),
                 };
                 let Some(version) = version else { break };
-                hash = known::mix(
-                    known::mix(hash, code as u64 ^ version.rotate_left(32)),
-                    offset.map_or(u64::MAX, u64::from),
-                );
+                // What does not wait for the frame before is no part of the chain.
+                let own = known::mix(code as u64 ^ version.rotate_left(32), offset.map_or(u64::MAX, u64::from));
+                hash = known::mix(hash, own);
             }
             frame = next;
         }
