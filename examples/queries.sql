@@ -24,15 +24,17 @@ CREATE OR REPLACE TEMP MACRO names() AS TABLE
     SELECT name_id, any_value(name) AS name FROM rows_of('names') GROUP BY name_id;
 
 -- The line of each stack: its innermost frame of Python that is not installed. A row of stacks is the innermost frame of one, and who
--- called that is another row.
+-- called that is another row: that of caller_id, and where those end that of the last outer_id on the way.
 CREATE OR REPLACE TEMP MACRO lines() AS TABLE
     WITH RECURSIVE stacks AS (
-        SELECT DISTINCT ON (stack_id) stack_id, caller_id, file, line, function,
+        SELECT DISTINCT ON (stack_id) stack_id, caller_id, outer_id, file, line, function,
                coalesce(language = 'python' AND NOT regexp_matches(file, '^<|/(site|dist)-packages/|/lib/python3'), false) AS own
         FROM rows_of('stacks')),
-    found AS (SELECT stack_id, stack_id AS frame FROM stacks
+    found AS (SELECT stack_id, stack_id AS frame, NULL::BIGINT AS outside FROM stacks
               UNION ALL
-              SELECT f.stack_id, s.caller_id FROM found f JOIN stacks s ON s.stack_id = f.frame WHERE NOT s.own)
+              SELECT f.stack_id, coalesce(s.caller_id, s.outer_id, f.outside),
+                     CASE WHEN s.caller_id IS NOT NULL THEN coalesce(s.outer_id, f.outside) END
+              FROM found f JOIN stacks s ON s.stack_id = f.frame WHERE NOT s.own)
     SELECT f.stack_id, s.file, s.line, s.function FROM found f JOIN stacks s ON s.stack_id = f.frame WHERE s.own;
 
 -- All that a GPU did, with the end of what had begun before: where that is earlier than its own begin, the GPU was idle. The

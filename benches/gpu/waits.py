@@ -64,7 +64,7 @@ def rows(trace, name):
 def compare(trace, path):
     with open(__file__) as file:
         line = next(n for n, text in enumerate(file, 1) if MARK in text and "MARK" not in text)
-    # A row is the innermost frame of a stack; who called it is another row.
+    # A row is the innermost frame of a stack; who called it is another row. Stacks of calls have no outer_id.
     told = {row["stack_id"]: row for row in rows(trace, "stacks")}
 
     def is_of_line(stack):

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use gputrace_collectors::schema::TableId;
 
-use super::stacks::told::{Shown, ToldStack};
+use super::stacks::told::{Outwards, Shown, ToldStack};
 use super::stacks::tree::DEEPEST;
 use super::stacks::whole;
 use super::{Filter, Frame, NO_STACK, Trace, Want};
@@ -60,14 +60,13 @@ impl Stacks {
 
     /// The same, with where each is in its library as far as that is known.
     pub(crate) fn frames_at(&self, stack_id: i64) -> io::Result<Vec<(Frame, Option<i64>)>> {
-        let (mut frames, mut next) = (Vec::new(), stack_id);
-        while next != NO_STACK
-            && frames.len() < DEEPEST
+        let (mut frames, mut way) = (Vec::new(), Outwards::from(stack_id));
+        while let Some(next) = way.stack().filter(|_| frames.len() < DEEPEST)
             && let Some(text) = self.stacks.get(next)?
         {
-            let (caller, frame, address) = unpacked(&text);
+            let ([caller, outer], frame, address) = unpacked(&text);
             frames.push((frame, address));
-            next = caller;
+            way.step(caller, outer);
         }
         Ok(frames)
     }
@@ -92,19 +91,20 @@ const PART: char = '\u{1f}';
 
 /// A stack with its function as it is shown, as one text.
 fn packed(told: &ToldStack<'_>, function: &str) -> String {
-    let ToldStack { caller, frame, .. } = told;
+    let ToldStack { caller, outer, frame, .. } = told;
     let number = |number: Option<i64>| number.map_or(String::new(), |number| number.to_string());
     let (line, address) = (number(frame.line.map(i64::from)), number(frame.address));
     let python = if frame.python { "python" } else { "" };
-    let parts: [&str; 7] = [&caller.to_string(), python, function, frame.file, &line, frame.module, &address];
+    let parts: [&str; 8] =
+        [&caller.to_string(), &outer.to_string(), python, function, frame.file, &line, frame.module, &address];
     parts.map(|part| part.replace(PART, "")).join(&PART.to_string())
 }
 
-/// Who called the frame, the frame, and where it is.
-fn unpacked(text: &str) -> (i64, Frame, Option<i64>) {
+/// Who called the frame and who is outside of that, the frame, and where it is.
+fn unpacked(text: &str) -> ([i64; 2], Frame, Option<i64>) {
     let mut parts = text.split(PART);
     let mut next = || parts.next().unwrap_or_default();
-    let caller = next().parse().unwrap_or(NO_STACK);
+    let callers = [next(), next()].map(|id| id.parse().unwrap_or(NO_STACK));
     let mut frame = Frame {
         python: next() == "python",
         function: next().to_owned(),
@@ -115,5 +115,5 @@ fn unpacked(text: &str) -> (i64, Frame, Option<i64>) {
     };
     let address = next().parse().ok();
     frame.address = address.filter(|_| frame.function.is_empty());
-    (caller, frame, address)
+    (callers, frame, address)
 }

@@ -68,6 +68,29 @@ fn a_recursion_is_cut_where_stacks_end() {
     assert_eq!(blocks[&40_011], [vec!["deep"; 1024]]);
 }
 
+/// Its functions below those of Python are told once, also where one of them is inlined.
+#[test]
+fn what_two_functions_of_python_call_has_the_callers_of_each() {
+    let library = program_with("alloc_stacks", "called.so", &["-O2", "-g", "-shared", "-fPIC", "-DLIBRARY=40030"]);
+    let script = "import ctypes, sys\nlibrary = ctypes.CDLL(sys.argv[1])\ndef one(): library.around_there()\n\
+                  def other(): library.around_there()\none()\nother()\none()\n";
+    let scratch = Scratch::new();
+    let target = scratch.target("python3").args(["-c", script]).arg(library);
+    let trace = target.options(["--malloc", "full"]).traced().expect(0).read();
+    let stacks = &stacks(&trace)[&40_031];
+    let callers = stacks.iter().map(|stack| {
+        assert_eq!(stack[..2], ["inlined_there", "around_there"], "{stack:?}");
+        let module = stack.iter().position(|function| function == "<module>").expect("Python's outermost function");
+        assert!(stack.len() > module + 1, "{stack:?}");
+        stack[module - 1].as_str()
+    });
+    assert_eq!(callers.collect::<Vec<_>>(), ["one", "other", "one"]);
+    let table = trace.table("stacks");
+    let rows: Vec<_> = table.rows().filter(|row| row.text("function") == "inlined_there").collect();
+    let told = rows.iter().filter(|row| row.maybe_int("outer_id").is_none()).count();
+    assert_eq!((rows.len(), told), (4, 1), "by itself, and called in three places");
+}
+
 /// At its end the recursion is deeper than is looked at, and on its way back where what was looked at ends.
 #[test]
 fn a_recursion_that_comes_back_has_its_own_callers() {

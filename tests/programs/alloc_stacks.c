@@ -36,6 +36,16 @@ KEPT void JOIN(in_library_, LIBRARY)(void) {
     free(block);
 }
 
+static inline __attribute__((always_inline)) void inlined_there(void) {
+    void *volatile block = malloc(LIBRARY + 1);
+    free(block);
+}
+/* For Python to call. */
+KEPT void around_there(void) {
+    inlined_there();
+    AFTER;
+}
+
 /* The same place in each library's file. */
 KEPT void enter(void) {
     JOIN(in_library_, LIBRARY)();

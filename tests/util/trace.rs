@@ -200,15 +200,16 @@ impl Trace {
     }
 }
 
-/// What a test makes of the frames of stacks, by the stacks' ids: of each the innermost one's, and who called it.
-pub(crate) struct Stacks<T>(HashMap<i64, (T, Option<i64>)>);
+/// What a test makes of the frames of stacks, by the stacks' ids: of each the innermost one's, who called it, and who is outside of that.
+pub(crate) struct Stacks<T>(HashMap<i64, (T, [Option<i64>; 2])>);
 
 impl Trace {
     /// All stacks.
     pub(crate) fn stacks<T>(&self, of_frame: impl Fn(&Row<'_>) -> T) -> Stacks<T> {
         let mut stacks = HashMap::new();
         for row in self.table("stacks").rows() {
-            stacks.entry(row.int("stack_id")).or_insert_with(|| (of_frame(&row), row.maybe_int("caller_id")));
+            let callers = ["caller_id", "outer_id"].map(|column| row.maybe_int(column));
+            stacks.entry(row.int("stack_id")).or_insert_with(|| (of_frame(&row), callers));
         }
         Stacks(stacks)
     }
@@ -217,8 +218,13 @@ impl Trace {
 impl<T> Stacks<T> {
     /// The frames of a stack, innermost first; none where it is not in the trace.
     pub(crate) fn of(&self, id: i64) -> impl Iterator<Item = &T> {
-        let stacks = std::iter::successors(self.0.get(&id), |(_, caller)| caller.map(|caller| &self.0[&caller]));
-        stacks.map(|(frame, _)| frame)
+        let (mut next, mut outside) = (self.0.contains_key(&id).then_some(id), None);
+        std::iter::from_fn(move || {
+            let (frame, [caller, outer]) = &self.0[&next?];
+            outside = outer.or(outside);
+            next = caller.or_else(|| outside.take());
+            Some(frame)
+        })
     }
 
     /// The innermost frame of a stack.

@@ -135,7 +135,7 @@ impl Archive {
         for frame in frames.iter().rev() {
             let id = stacks::content(caller, frame);
             if self.named.insert(id) {
-                self.stacks.push(Stacked { id, caller, frame: frame.clone() });
+                self.stacks.push(Stacked { id, caller, joined: None, frame: frame.clone() });
             }
             caller = Some(id);
         }
@@ -154,6 +154,7 @@ impl Archive {
         let batch = Columns::new(TableId::Stacks, stacks.len())
             .i64("stack_id", stacks.iter().map(|stack| stack.id))
             .i64("caller_id", stacks.iter().map(|stack| stack.caller))
+            .i64("outer_id", stacks.iter().map(|stack| stack.joined.map(|joined| joined.outer)))
             .text("language", rows().map(|frame| frame.language))
             .text("function", rows().map(|frame| &*frame.function))
             .text("file", rows().map(|frame| frame.file.as_deref()))

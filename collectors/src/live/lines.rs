@@ -18,8 +18,8 @@ const MOST_BYTES: usize = 512;
 /// Frames of a stack.
 const MOST_FRAMES: usize = 16;
 
-/// The innermost frame of each stack, and who called it.
-type Frames = FxHashMap<i64, (StackRow, Option<i64>)>;
+/// Each stack by its id.
+type Frames = FxHashMap<i64, Stacked>;
 
 /// Native stacks with their symbols, which a thread of its own finds.
 #[derive(Clone, Default)]
@@ -60,8 +60,14 @@ impl Lines {
     /// A stack's frames; empty where they are not known.
     pub(super) fn frames_of(&self, id: i64) -> Vec<Frame> {
         let all = |frames: &Frames| {
-            let stacks = std::iter::successors(frames.get(&id), |(_, caller)| frames.get(&(*caller)?));
-            stacks.take(MOST_FRAMES).map(|(row, _)| frame(row)).collect()
+            let (mut next, mut outer) = (Some(id), None);
+            let stacks = std::iter::from_fn(|| {
+                let stack = frames.get(&next?)?;
+                outer = stack.joined.map(|joined| joined.outer).or(outer);
+                next = stack.caller.or_else(|| outer.take());
+                Some(frame(&stack.frame))
+            });
+            stacks.take(MOST_FRAMES).collect()
         };
         match self.stacks.contains_key(&id) {
             true => all(&self.stacks),
@@ -72,7 +78,7 @@ impl Lines {
 
 fn keep(frames: &mut Frames, stack: Stacked) {
     if frames.len() < MOST_STACKED || frames.contains_key(&stack.id) {
-        frames.insert(stack.id, (stack.frame, stack.caller));
+        frames.insert(stack.id, stack);
     }
 }
 
@@ -96,7 +102,7 @@ mod tests {
     fn names_and_stacks_without_end_are_not_kept_and_long_ones_are_cut() {
         let mut lines = Lines::default();
         let frame = StackRow { language: "python", line: Some(7), ..StackRow::default() };
-        let stacked = |id: i64, caller: Option<i64>| Stacked { id, caller, frame: frame.clone() };
+        let stacked = |id: i64, caller: Option<i64>| Stacked { id, caller, joined: None, frame: frame.clone() };
         lines.name(0, &"\u{e4}".repeat(1000));
         // Each calls the next one.
         for id in 1..2 * MOST_STACKED as i64 {

@@ -247,9 +247,9 @@ fn what_is_hot_has_names_and_lines_and_only_where_somebody_looks() {
     live.began(1);
     live.name(5, "gemm");
     let frame = StackRow { language: "python", function: "step".into(), line: Some(9), ..StackRow::default() };
-    live.stack(Stacked { id: 8, caller: None, frame });
+    live.stack(Stacked { id: 8, caller: None, joined: None, frame });
     let frame = StackRow { language: "native", function: "wait".into(), ..StackRow::default() };
-    live.resolved().tell([Stacked { id: 9, caller: None, frame }]);
+    live.resolved().tell([Stacked { id: 9, caller: None, joined: None, frame }]);
     let add = |live: &mut Live| {
         for (kind, name_id, stack_id, took_ns) in [
             (RowKind::of(Class::Launch), Some(5), None, 3),

@@ -20,7 +20,15 @@ pub(super) const STACKS: Table = Table {
             I64,
             Plain,
             NONE,
-            "the stack of who called this frame: its stacks.stack_id; null for the outermost frame that was taken",
+            "the stack of who called this frame: its stacks.stack_id; null for the outermost frame that was taken, or before those of outer_id",
+        )
+        .optional(),
+        Column::new(
+            "outer_id",
+            I64,
+            Plain,
+            NONE,
+            "where the frames of caller_id and its callers end, this stack goes on with this one (native code that Python called); null: it ends",
         )
         .optional(),
         Column::new("language", Text, Dictionary, NONE, "python or native"),

@@ -13,22 +13,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gputrace_abi::event::{Event, text_kind};
-use gputrace_abi::stack::{CUT, DEPTH_MAX, FRAME_BYTES, Frame, PYTHON};
+use gputrace_abi::stack::{CUT, Callers, DEPTH_MAX, FRAME_BYTES, Frame, PYTHON};
 
 use crate::bindings::ByHandle;
 use crate::chain::Text;
 use crate::names::Written;
-use crate::symbols::Native;
-use crate::tables::{StackRow, Stacked, Tables};
+use crate::tables::{Joined, StackRow, Stacked, Tables};
 pub(crate) use python::Code;
 
 /// Bytes of memory for descriptions of one process, about; a hostile one could send them without end. PyTorch's imports have a million
 /// stacks with four million frames, and what comes after them is what one looks for.
 const MOST_BYTES: usize = 512 << 20;
 /// What a stack, and a frame of one, take in a table of which two thirds are used.
-const STACK: usize = 48;
+const STACK: usize = 64;
 const FRAME: usize = 96;
-const _: () = assert!(size_of::<(u64, (u64, Row))>() * 3 / 2 <= STACK && size_of::<(u64, Node)>() * 3 / 2 <= FRAME);
+const _: () = assert!(size_of::<(u64, Told)>() * 3 / 2 <= STACK && size_of::<(u64, Node)>() * 3 / 2 <= FRAME);
 /// Events that are looked through for the one that a stack follows: signal handlers may have recorded in between.
 const LOOK_BACK: usize = 16;
 
@@ -45,6 +44,15 @@ struct Node {
     id: Option<i64>,
     /// Frames of native code are among them, known once there is the id.
     native: bool,
+}
+
+/// What was told of a stack: numbers of frames.
+#[derive(Clone, Copy)]
+struct Told {
+    innermost: u64,
+    /// Who called the outermost frame that called that one; 0: nobody did.
+    outer: u64,
+    row: Row,
 }
 
 /// Whether the rows that a stack needs are in the table.
@@ -74,9 +82,10 @@ pub(crate) struct Stacks {
     /// Path of the program, which the loader calls nothing.
     exe: Arc<str>,
     modules: ByHandle<Arc<str>>,
-    /// Frames by number; by stacks' keys the numbers of innermost frames, and the stacks' ids once their rows were written.
+    /// Frames by number.
     nodes: ByHandle<Node>,
-    stacks: ByHandle<(u64, Row)>,
+    /// By key.
+    stacks: ByHandle<Told>,
     codes: ByHandle<Code>,
     /// Line tables whose code object has not come yet.
     tables: HashMap<u64, Vec<u8>>,
@@ -115,11 +124,12 @@ impl Stacks {
 
     /// The stack that was taken last in a thread; empty where there is none.
     pub(crate) fn last_of(&self, thread: u32) -> Vec<StackRow> {
-        let number = self.last.get(&thread).and_then(|key| self.stacks.get(key));
-        let stack = number.and_then(|(number, _)| self.outwards(*number, |_| false));
-        let rows =
-            stack.and_then(|(numbers, _)| numbers.iter().map(|number| self.row(self.nodes.get(number)?)).collect());
-        rows.unwrap_or_default()
+        let Some(told) = self.last.get(&thread).and_then(|key| self.stacks.get(key)) else { return Vec::new() };
+        let numbers = [told.innermost, told.outer].map(|number| self.outwards(number, |_| false));
+        let rows = numbers.into_iter().map(|part| {
+            part.and_then(|(numbers, _)| numbers.iter().map(|number| self.row(self.nodes.get(number)?)).collect())
+        });
+        rows.collect::<Option<Vec<Vec<StackRow>>>>().unwrap_or_default().concat()
     }
 
     /// The numbers of frames from this one outwards, up to one that is not wanted any more, and that one's. None where one of them was
@@ -199,23 +209,42 @@ impl Stacks {
     /// The id of a stack; its rows are written with its first use.
     #[inline]
     fn id(&mut self, key: u64, tables: &mut Tables, written: &mut Written) -> Option<i64> {
-        let (number, row) = *self.stacks.get(&key)?;
-        let row = match row {
-            Row::Missing => self.write(number, tables, written)?,
+        let told = *self.stacks.get(&key)?;
+        let row = match told.row {
+            Row::Missing => self.write_both(told, tables, written)?,
             known => return known.id(),
         };
-        self.stacks.insert(key, (number, row));
+        self.stacks.insert(key, Told { row, ..told });
         row.id()
     }
 
-    /// Writes the rows that the stack of the frame with this number needs and that were not written; none where it was not described.
+    /// Writes the rows that a stack needs and that were not written; none where it was not described.
     #[cold]
+    fn write_both(&mut self, told: Told, tables: &mut Tables, written: &mut Written) -> Option<Row> {
+        let inner = self.write(told.innermost, tables, written)?;
+        if told.outer == 0 {
+            return Some(inner);
+        }
+        let outer = self.write(told.outer, tables, written)?;
+        let (Some(inner), Some(outer)) = (inner.id(), outer.id()) else { return Some(Row::NoRoom) };
+        let own = both(inner, outer);
+        let Some(new) = written.stack(own) else { return Some(Row::NoRoom) };
+        if new {
+            let innermost = self.nodes.get(&told.innermost)?;
+            let caller = self.nodes.get(&innermost.caller).and_then(|caller| caller.id);
+            let joint = Stacked { id: own, caller, joined: Some(Joined { inner, outer }), frame: self.row(innermost)? };
+            tables.native(self.pid, joint);
+        }
+        Some(Row::Written(own))
+    }
+
+    /// Writes the rows that the stack of the frame with this number needs and that were not written; none where it was not described.
     fn write(&mut self, number: u64, tables: &mut Tables, written: &mut Written) -> Option<Row> {
         let (new, known) = self.outwards(number, |node| node.id.is_some())?;
         let known = self.nodes.get(&known);
         let (mut id, mut native) = (known.and_then(|node| node.id), known.is_some_and(|node| node.native));
         let rows: Vec<StackRow> = new.iter().map(|number| self.row(self.nodes.get(number)?)).collect::<Option<_>>()?;
-        let (mut natives, mut room) = (Vec::new(), true);
+        let mut room = true;
         for (number, frame) in new.iter().zip(rows).rev() {
             let caller = id;
             let mut own = content(caller, &frame);
@@ -230,15 +259,12 @@ impl Stacks {
                     break;
                 }
                 (Some(false), _) => {}
-                (Some(true), true) => natives.push(Stacked { id: own, caller, frame }),
-                (Some(true), false) => tables.stack(Stacked { id: own, caller, frame }),
+                (Some(true), true) => tables.native(self.pid, Stacked { id: own, caller, joined: None, frame }),
+                (Some(true), false) => tables.stack(Stacked { id: own, caller, joined: None, frame }),
             }
             id = Some(own);
             let node = self.nodes.get_mut(number)?;
             (node.id, node.native) = (id, native);
-        }
-        if !natives.is_empty() {
-            tables.native(Native { pid: self.pid, stacks: natives });
         }
         Some(id.filter(|_| room).map_or(Row::NoRoom, Row::Written))
     }
@@ -251,7 +277,7 @@ impl Stacks {
     /// The rows of stacks must be written again.
     pub(crate) fn announce_again(&mut self) {
         self.nodes.values_mut().for_each(|node| node.id = None);
-        self.stacks.values_mut().for_each(|(_, row)| *row = Row::Missing);
+        self.stacks.values_mut().for_each(|told| told.row = Row::Missing);
     }
 
     /// Takes in a description. False: it is none of a stack.
@@ -300,8 +326,8 @@ impl Stacks {
     /// A stack may be told of several times: what fell out of the shim's memory is told again, and where two threads tell of the same one,
     /// the other's frames may be all that one of them says, and be read after that.
     fn take_stack(&mut self, text: &Text) {
-        let Some((caller, frames)) = text.bytes().split_first_chunk() else { return };
-        let mut caller = u64::from_le_bytes(*caller);
+        let Some((callers, frames)) = text.bytes().split_first_chunk() else { return };
+        let Callers { outer, inner: mut caller } = Callers::from_bytes(*callers);
         for frame in frames.as_chunks::<FRAME_BYTES>().0.iter().take(DEPTH_MAX).rev() {
             let Frame { number, key, offset } = Frame::from_bytes(frame);
             if self.bytes > MOST_BYTES {
@@ -317,7 +343,7 @@ impl Stacks {
         if self.bytes <= MOST_BYTES && text.key != 0 {
             self.stacks.entry(text.key).or_insert_with(|| {
                 self.bytes += STACK;
-                (caller, Row::Missing)
+                Told { innermost: caller, outer, row: Row::Missing }
             });
         }
     }
@@ -350,6 +376,14 @@ pub(crate) fn content(caller: Option<i64>, row: &StackRow) -> i64 {
     hash.number(row.line.map_or(u64::MAX, |l| l as u64));
     hash.number(row.offset.map_or(u64::MAX, |o| o as u64));
     hash.number(u64::from(row.cut));
+    hash.id()
+}
+
+/// The id of a stack that has the frames of one, and outside of them those of another.
+fn both(inner: i64, outer: i64) -> i64 {
+    let mut hash = crate::names::Hash::new("joined");
+    hash.number(inner as u64);
+    hash.number(outer as u64);
     hash.id()
 }
 

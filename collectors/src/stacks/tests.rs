@@ -15,7 +15,7 @@ fn a_stack_that_finds_no_room_is_lost_and_counted_until_all_are_written_again() 
     let many = MOST_STACKS as u64 + 44;
     for number in 1..=many {
         let frame = Frame { number, key: 0, offset: 0x1000 * number };
-        let text = [&[0; 8][..], &frame.to_bytes()].concat();
+        let text = [&[0; 16][..], &frame.to_bytes()].concat();
         assert!(writer.bytes(text_kind::STACK, number, 0, &text));
     }
     let first = memory.view.thread(0).unwrap().first_chunk.load(Ordering::Acquire) - 1;

@@ -102,13 +102,18 @@ impl Files {
         }
     }
 
-    /// The stack with its function and line. Where that is inlined, the functions around it are stacks of their own, which come first.
+    /// The stack with its function and line. Where that is inlined, the functions around it are stacks of their own, which come first; of
+    /// a stack of two they are those of the inner one, and came with that.
     fn resolve(&mut self, pid: i32, stack: &Stacked) -> Vec<Stacked> {
         let mut caller = stack.caller;
         let frames = self.frames(pid, &stack.frame);
+        if let (Some(joined), [frame, inlined @ ..]) = (stack.joined, &frames[..]) {
+            let caller = if inlined.is_empty() { stack.caller } else { Some(around(joined.inner, 1)) };
+            return vec![Stacked { caller, frame: frame.clone(), ..*stack }];
+        }
         let stacks = frames.into_iter().enumerate().rev().map(|(inlined, frame)| {
             let id = if inlined == 0 { stack.id } else { around(stack.id, inlined) };
-            Stacked { id, caller: caller.replace(id), frame }
+            Stacked { id, caller: caller.replace(id), joined: None, frame }
         });
         stacks.collect()
     }
@@ -187,7 +192,9 @@ mod tests {
         let wanted = 3 * crate::tables::BATCH_ROWS / frames;
         for _ in 0..wanted {
             let frame = StackRow { language: "native", ..StackRow::default() };
-            stacks.send(Native { pid: 0, stacks: vec![Stacked { id: 1, caller: None, frame }; frames] }).unwrap();
+            stacks
+                .send(Native { pid: 0, stacks: vec![Stacked { id: 1, caller: None, joined: None, frame }; frames] })
+                .unwrap();
         }
         drop(stacks);
         run(&resolved, &writer, &Resolved::default(), &Deadline::default(), false);

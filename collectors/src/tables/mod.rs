@@ -58,7 +58,7 @@ pub(crate) use ranges::{Range, RangeKind};
 pub(crate) use rows::{ProcessRow, ThreadRow, processes, threads};
 pub(crate) use stacks::StackColumns;
 pub use stacks::StackRow;
-pub(crate) use stacks::Stacked;
+pub(crate) use stacks::{Joined, Stacked};
 
 /// Texts of `device_memory.action`.
 const ACTIONS: [&str; 2] = ["alloc", "free"];
@@ -283,8 +283,11 @@ impl Tables {
     }
 
     /// Adds stacks of native frames, which need their symbols before their rows can be written.
-    pub(crate) fn native(&mut self, stacks: Native) {
-        self.natives.push(stacks);
+    pub(crate) fn native(&mut self, pid: i32, stack: Stacked) {
+        match self.natives.last_mut() {
+            Some(last) if last.pid == pid => last.stacks.push(stack),
+            _ => self.natives.push(Native { pid, stacks: vec![stack] }),
+        }
     }
 
     /// The native stacks since the last call.

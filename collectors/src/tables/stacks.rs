@@ -14,8 +14,19 @@ pub(crate) struct Stacked {
     pub(crate) id: i64,
     /// The stack that called the frame.
     pub(crate) caller: Option<i64>,
+    /// Its frames are those of two others.
+    pub(crate) joined: Option<Joined>,
     /// The innermost frame.
     pub(crate) frame: StackRow,
+}
+
+/// Two stacks that are one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Joined {
+    /// The one with the innermost frames, to whose callers [`Stacked::caller`] belongs.
+    pub(crate) inner: i64,
+    /// The one that called the outermost of these.
+    pub(crate) outer: i64,
 }
 
 /// A frame. Texts are shared: a program has few, and many frames.
@@ -42,6 +53,7 @@ pub(crate) struct StackColumns {
     rows: Rows,
     stack_id: Plain<i64>,
     caller_id: Optional<i64>,
+    outer_id: Optional<i64>,
     language: Texts,
     function: Texts,
     file: Texts,
@@ -62,6 +74,7 @@ impl StackColumns {
         self.rows.count += 1;
         self.stack_id.push(stack.id);
         self.caller_id.push(stack.caller);
+        self.outer_id.push(stack.joined.map(|joined| joined.outer));
         self.language.push(Some(row.language));
         self.function.push(Some(&row.function));
         self.file.push(row.file.as_deref());
@@ -79,6 +92,7 @@ impl StackColumns {
         let columns: Vec<ArrayRef> = take![
             self.stack_id,
             self.caller_id,
+            self.outer_id,
             self.language,
             self.function,
             self.file,

@@ -104,7 +104,7 @@ fn fill(tables: &mut Tables) {
         payload_float: Some(8.0),
     });
     let frame = StackRow { language: "python", ..StackRow::default() };
-    tables.stack(Stacked { id: 1, caller: None, frame });
+    tables.stack(Stacked { id: 1, caller: None, joined: None, frame });
     tables.os_wait(&OsWait { detail: 200, ..OsWait::default() });
     let row = CommandBuffer { events: 1, completed: Some(false), gpu: Some((1, 2)), ..CommandBuffer::default() };
     tables.command_buffer(&row);

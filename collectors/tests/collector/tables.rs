@@ -250,7 +250,7 @@ fn an_allocation_says_its_stack_and_a_free_that_of_its_block_and_how_long_it_liv
     let (mut one, mut two) = (target.thread(1), target.thread(2));
     // The stack was told of by another thread.
     let frame = stack::Frame { number: 5, key: 1, offset: 1 };
-    assert!(two.bytes(text_kind::STACK, 77, 0, &[&[0; 8][..], &frame.to_bytes()].concat()));
+    assert!(two.bytes(text_kind::STACK, 77, 0, &[&[0; 16][..], &frame.to_bytes()].concat()));
     one.call("malloc", [0x1000, 0, 77, 16]);
     two.call("free", [0x1000, 0, 0, 0]);
     one.call("malloc", [0x1000, 0, 0, 32]);
@@ -315,11 +315,19 @@ fn a_frame_is_one_row_with_all_that_called_it_and_what_has_no_end_is_no_stack() 
     let running = collect(&folder);
     let mut target = Target::with(&folder.session(), Memory::new(16 << 20, malloc_mode::FULL));
     let mut one = target.thread(1);
-    let mut tell = |key: u64, number: u64, caller: u64, frames: &[u64]| {
+    let mut tell_both = |key: u64, number: u64, callers: stack::Callers, frames: &[u64]| {
         let frames = frames.iter().map(|number| stack::Frame { number: *number, key: 0, offset: 0x1000 * number });
-        let text =
-            caller.to_le_bytes().into_iter().chain(frames.flat_map(|frame| frame.to_bytes())).collect::<Vec<u8>>();
+        let text: Vec<u8> = callers.to_bytes().into_iter().chain(frames.flat_map(|frame| frame.to_bytes())).collect();
         assert!(one.bytes(text_kind::STACK, key, number, &text));
+    };
+    // What is called in two places, as if nobody had, before them and in between.
+    tell_both(0, 0, stack::Callers::default(), &[11, 10]);
+    tell_both(78, 0, stack::Callers { outer: 2, inner: 11 }, &[12]);
+    tell_both(79, 0, stack::Callers { outer: 1, inner: 12 }, &[]);
+    tell_both(80, 0, stack::Callers { outer: 1, inner: 10 }, &[]);
+    tell_both(81, 0, stack::Callers { outer: 99, inner: 10 }, &[]);
+    let mut tell = |key: u64, number: u64, inner: u64, frames: &[u64]| {
+        tell_both(key, number, stack::Callers { outer: 0, inner }, frames);
     };
     tell(70, stack::CUT, 0, &[3, 2, 1]);
     tell(71, 0, 2, &[4]);
@@ -333,7 +341,7 @@ fn a_frame_is_one_row_with_all_that_called_it_and_what_has_no_end_is_no_stack() 
     tell(74, 0, 9, &[9]);
     tell(75, 0, 88, &[5]);
     assert!(one.bytes(text_kind::STACK, 76, 0, &[1; 7]));
-    for (key, bytes) in (70..78).zip(1..) {
+    for (key, bytes) in (70..82).zip(1..) {
         one.call("malloc", [0x1000 * key, 0, key, bytes]);
     }
     target.exit(0);
@@ -344,7 +352,7 @@ fn a_frame_is_one_row_with_all_that_called_it_and_what_has_no_end_is_no_stack() 
     let stacks = batches(&folder.trace(), "stacks");
     let callers: HashMap<i64, Option<i64>> =
         values(&stacks, "stack_id").into_iter().zip(numbers(&stacks, "caller_id")).collect();
-    assert_eq!((callers.len(), values(&stacks, "stack_id").len()), (5, 5));
+    assert_eq!((callers.len(), values(&stacks, "stack_id").len()), (11, 11));
     assert_eq!(callers.get(&of[&8].expect("a stack")), Some(&None));
     let [inner, other, middle] = [1, 2, 3].map(|bytes| of[&bytes].expect("a stack"));
     assert_eq!([inner, other].map(|stack| callers[&stack]), [Some(middle); 2]);
@@ -358,7 +366,15 @@ fn a_frame_is_one_row_with_all_that_called_it_and_what_has_no_end_is_no_stack() 
         .collect();
     assert_eq!(cut, [root]);
     assert_eq!([5, 6, 7].map(|bytes| of[&bytes]), [None; 3]);
-    assert_eq!(manifest.processes[0].stacks.lost, 3);
+    let outer: HashMap<i64, Option<i64>> =
+        values(&stacks, "stack_id").into_iter().zip(numbers(&stacks, "outer_id")).collect();
+    let joined = [9, 10, 11].map(|bytes| of[&bytes].expect("a stack"));
+    assert_eq!(joined.map(|id| outer[&id]), [Some(middle), Some(root), Some(root)]);
+    let called = callers[&joined[0]].expect("what called the innermost");
+    assert_eq!((callers[&joined[1]], callers[&joined[2]]), (Some(called), None));
+    assert!(outer[&called].is_none() && callers[&callers[&called].expect("the outermost")].is_none());
+    assert_eq!(of[&12], None);
+    assert_eq!(manifest.processes[0].stacks.lost, 4);
 }
 
 #[test]

@@ -6,10 +6,13 @@
 //! [`STACK`](crate::event::text_kind::STACK), and before that each code object or module that its frames name.
 //!
 //! Stacks have most of their frames in common, and a frame with all that called it is told once: each has a number of its own, by
-//! which the stacks that go on from there name it. The text of a stack is such a number, of the frame that called the outermost of
-//! the frames that follow (8 bytes; 0: nobody did), and these, innermost first ([`FRAME_BYTES`] each). Where none follow, the stack is
-//! that of the frame with the number. What is too much for one text comes in several, the outermost frames first: all but the last are of no
-//! stack, and have the key 0. Keys and numbers are hashes that mean nothing outside the process.
+//! which the stacks that go on from there name it. What native code does that Python called, from the interpreter to malloc, is mostly the
+//! same wherever it is called, so these frames have numbers of their own, as if nobody had called them.
+//!
+//! The text of a stack is two such numbers ([`Callers`]), and the frames that follow the second, innermost first ([`FRAME_BYTES`] each).
+//! Where none follow, the stack is that of the frame with the second number. What is too much for one text comes in several, the outermost
+//! frames first, and that of Python before what it called: all but the last are of no stack, and have the key 0. Keys and numbers are
+//! hashes that mean nothing outside the process.
 
 /// The address in a return address as it lies on a stack: on aarch64 libraries sign theirs, in the bits above (as most distributions'
 /// do, on processors that can: Graviton 3, Grace). No code lies so high.
@@ -25,6 +28,31 @@ pub const CUT: u64 = 1;
 pub const DEPTH_MAX: usize = 1024;
 /// Most frames of a call's, which are kept on the program's own stack meanwhile.
 pub const DEPTH_OF_CALLS: usize = 128;
+
+/// What stands before the frames in a stack's text: numbers of frames; 0: of none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Callers {
+    /// Who called the outermost frame of those that are told here and by `inner`: one of Python's.
+    pub outer: u64,
+    /// Who called the outermost of the frames that follow.
+    pub inner: u64,
+}
+
+/// Bytes of [`Callers`].
+pub const CALLERS_BYTES: usize = 16;
+
+impl Callers {
+    /// As they stand in the text.
+    pub fn to_bytes(self) -> [u8; CALLERS_BYTES] {
+        (u128::from(self.outer) | u128::from(self.inner) << 64).to_le_bytes()
+    }
+
+    /// The numbers in these bytes.
+    pub fn from_bytes(bytes: [u8; CALLERS_BYTES]) -> Callers {
+        let both = u128::from_le_bytes(bytes);
+        Callers { outer: both as u64, inner: (both >> 64) as u64 }
+    }
+}
 
 /// One frame, as it stands in a stack's text.
 #[repr(C)]
@@ -116,6 +144,8 @@ mod tests {
     fn what_goes_into_a_text_comes_out_of_it() {
         let frame = Frame { number: 7 << 50, key: u64::MAX - 1, offset: 1 << 63 };
         assert_eq!(Frame::from_bytes(&frame.to_bytes()), frame);
+        let callers = Callers { outer: 3 << 60, inner: u64::MAX - 5 };
+        assert_eq!(Callers::from_bytes(callers.to_bytes()), callers);
         let code = PythonCode {
             minor: 14,
             name_unit: 2,

@@ -6,7 +6,7 @@
 use core::mem::MaybeUninit;
 
 use gputrace_abi::event::{TEXT_MAX_BYTES, text_kind};
-use gputrace_abi::stack::{CUT, FRAME_BYTES, Frame, PYTHON};
+use gputrace_abi::stack::{CALLERS_BYTES, CUT, Callers, FRAME_BYTES, Frame, PYTHON};
 
 use super::known::Known;
 use super::{known, native, python};
@@ -90,7 +90,7 @@ pub(super) struct Frames<const MOST: usize> {
 }
 
 /// Frames that one text has room for.
-const TOLD_AT_ONCE: usize = TEXT_MAX_BYTES / FRAME_BYTES - 1;
+const TOLD_AT_ONCE: usize = (TEXT_MAX_BYTES - CALLERS_BYTES) / FRAME_BYTES;
 
 impl<const MOST: usize> Frames<MOST> {
     #[inline(always)]
@@ -125,9 +125,37 @@ impl<const MOST: usize> Frames<MOST> {
             let frames = core::slice::from_raw_parts_mut(self.list.as_mut_ptr().cast::<Frame>(), count);
             (frames, core::slice::from_raw_parts(self.whose.as_ptr().cast::<usize>(), count))
         };
+        // What Python called is told by itself.
+        let split = whose.iter().position(|whose| *whose != 0).unwrap_or(0);
+        let (Some((inner, outer)), Some((whose_inner, whose_outer))) =
+            (frames.split_at_mut_checked(split), whose.split_at_checked(split))
+        else {
+            return false;
+        };
         let cut = if self.key.cut { CUT } else { 0 };
-        let mut number = known::mix(known::mix(PYTHON, python::opened().into()), cut);
-        for (frame, whose) in frames.iter_mut().zip(whose).rev() {
+        let mut outer = Part { frames: outer, whose: whose_outer, cut };
+        let number = outer.numbered();
+        if inner.is_empty() {
+            return outer.tell(state, key, 0);
+        }
+        let mut inner = Part { frames: inner, whose: whose_inner, cut: 0 };
+        inner.numbered();
+        (TOLD.has(number) || outer.tell(state, 0, 0)) && inner.tell(state, key, number)
+    }
+}
+
+/// Frames that are told together, innermost first.
+struct Part<'f> {
+    frames: &'f mut [Frame],
+    whose: &'f [usize],
+    cut: u64,
+}
+
+impl Part<'_> {
+    /// Gives each frame its number. That of the innermost.
+    fn numbered(&mut self) -> u64 {
+        let mut number = known::mix(known::mix(PYTHON, python::opened().into()), self.cut);
+        for (frame, whose) in self.frames.iter_mut().zip(self.whose).rev() {
             if *whose != 0 {
                 frame.offset |= PYTHON;
                 number = known::mix(number, frame.key);
@@ -135,9 +163,14 @@ impl<const MOST: usize> Frames<MOST> {
             number = known::mix(number, frame.offset);
             frame.number = number;
         }
-        let caller = frames.iter().position(|frame| TOLD.has(frame.number)).unwrap_or(count);
-        let (new, callers) = frames.split_at_mut(caller);
-        let described = new.iter_mut().zip(whose).all(|(frame, whose)| match *whose {
+        number
+    }
+
+    /// Writes those that were not told of. `outer`: number of who called the outermost. False where there was no room.
+    fn tell(self, state: &State, key: u64, outer: u64) -> bool {
+        let told = self.frames.iter().position(|frame| TOLD.has(frame.number)).unwrap_or(self.frames.len());
+        let Some((new, callers)) = self.frames.split_at_mut_checked(told) else { return false };
+        let described = new.iter_mut().zip(self.whose).all(|(frame, whose)| match *whose {
             0 => native::resolve(state, frame.offset).is_some_and(|place| {
                 (frame.key, frame.offset) = place;
                 true
@@ -147,7 +180,7 @@ impl<const MOST: usize> Frames<MOST> {
         if !described {
             return false;
         }
-        let mut caller = callers.first().map_or(0, |caller| caller.number);
+        let mut callers = Callers { outer, inner: callers.first().map_or(0, |caller| caller.number) };
         // The outermost come first: they are what the others name.
         let mut parts = new.rchunks(TOLD_AT_ONCE).peekable();
         loop {
@@ -156,16 +189,15 @@ impl<const MOST: usize> Frames<MOST> {
             // SAFETY: a frame is three words without padding; its bytes are those of its text, low byte first, as on every processor
             // that this runs on.
             let text = unsafe { core::slice::from_raw_parts(part.as_ptr().cast::<u8>(), size_of_val(part)) };
-            let key = if is_last { key } else { 0 };
-            let told =
-                state.write_texts(text_kind::STACK, key, cut, [&caller.to_le_bytes(), text, &[]], session::now());
+            let (key, texts) = (if is_last { key } else { 0 }, [&callers.to_bytes()[..], text, &[]]);
+            let told = state.write_texts(text_kind::STACK, key, self.cut, texts, session::now());
             if told {
                 part.iter().for_each(|frame| TOLD.insert(frame.number));
             }
             if is_last || !told {
                 return told;
             }
-            caller = part.first().map_or(caller, |frame| frame.number);
+            callers.inner = part.first().map_or(callers.inner, |frame| frame.number);
         }
     }
 }

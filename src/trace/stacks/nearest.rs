@@ -21,21 +21,24 @@ impl Nearest<'_> {
     /// The frame of a stack that its site is; none where the stack is not known.
     pub(super) fn site(&mut self, stack_id: i64) -> Option<u32> {
         self.own(stack_id).or_else(|| {
-            let frames = self.tree.nodes(stack_id).map(|(_, number)| (number, self.kind(number)));
+            let frames = self.tree.passed(stack_id).map(|passed| (passed.frame, self.kind(passed.frame)));
             chosen(frames.collect::<Vec<_>>().into_iter())
         })
     }
 
     fn own(&mut self, stack_id: i64) -> Option<u32> {
         let (mut passed, mut found) = (Vec::new(), None);
-        for (id, number) in self.tree.nodes(stack_id) {
-            if let Some(known) = self.own.get(&id) {
-                found = *known;
-                break;
+        for next in self.tree.passed(stack_id) {
+            // Behind others the way goes on elsewhere than from this stack.
+            if next.is_its_own {
+                if let Some(known) = self.own.get(&next.stack_id) {
+                    found = *known;
+                    break;
+                }
+                passed.push(next.stack_id);
             }
-            passed.push(id);
-            if self.kind(number) == Kind::Own {
-                found = Some(number);
+            if self.kind(next.frame) == Kind::Own {
+                found = Some(next.frame);
                 break;
             }
         }
@@ -77,13 +80,26 @@ mod tests {
         row(7, Some(1), "native", "malloc");
         row(8, None, "native", "malloc");
         row(9, Some(9), "native", "calloc");
+        // One function, called by itself and in two places.
+        row(10, None, "native", "malloc");
+        row(11, Some(10), "native", "malloc");
+        for (id, outer) in [(12, 2), (13, 5)] {
+            let row = serde_json::json!({
+                "stack_id": id, "caller_id": 10, "outer_id": outer, "language": "native", "function": "malloc",
+                "module": "/usr/lib/libx.so",
+            });
+            trace.row(TableId::Stacks, row);
+        }
         let trace = trace.open();
         let (main, step) = (Some("x.py:2 main".to_owned()), Some("x.py:5 step".to_owned()));
         let library = |function: &str| Some(format!("{function} (libx.so)"));
         let wanted = [
             (4, main.clone()),
             (3, main.clone()),
-            (6, step),
+            (6, step.clone()),
+            (11, library("malloc")),
+            (12, main.clone()),
+            (13, step),
             (2, main),
             (7, library("start")),
             (1, library("start")),

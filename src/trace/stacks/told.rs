@@ -26,6 +26,8 @@ pub(in crate::trace) struct ToldStack<'a> {
     pub(in crate::trace) id: i64,
     /// The stack that called its innermost frame, or [`NO_STACK`].
     pub(in crate::trace) caller: i64,
+    /// The stack outside of the outermost one that called it, or [`NO_STACK`].
+    pub(in crate::trace) outer: i64,
     /// That frame.
     pub(in crate::trace) frame: Told<'a>,
 }
@@ -33,9 +35,10 @@ pub(in crate::trace) struct ToldStack<'a> {
 impl Trace {
     /// Gives each stack as the rows come. Several rows may have one id: the first counts.
     pub(in crate::trace) fn each_stack(&self, mut take: impl FnMut(&ToldStack<'_>)) {
-        let columns = &["stack_id", "caller_id", "language", "function", "file", "line", "module", "offset"];
+        let columns =
+            &["stack_id", "caller_id", "outer_id", "language", "function", "file", "line", "module", "offset"];
         self.scan(&[Want { table: TableId::Stacks, columns }], &Filter::default(), &mut |rows| {
-            let (id, caller) = (rows.i64_or("stack_id", NO_STACK), rows.i64_or("caller_id", NO_STACK));
+            let [id, caller, outer] = ["stack_id", "caller_id", "outer_id"].map(|column| rows.i64_or(column, NO_STACK));
             let (language, function, file) = (rows.texts("language"), rows.texts("function"), rows.texts("file"));
             let (line, module, address) = (rows.i32_or("line", 0), rows.texts("module"), rows.i64_or("offset", -1));
             for row in (0..rows.len).filter(|row| id[*row] != NO_STACK) {
@@ -47,9 +50,41 @@ impl Trace {
                     module: module.get(row),
                     address: Some(address[row]).filter(|at| *at >= 0),
                 };
-                take(&ToldStack { id: id[row], caller: caller[row], frame });
+                take(&ToldStack { id: id[row], caller: caller[row], outer: outer[row], frame });
             }
         });
+    }
+}
+
+/// The way from a stack to those that called it.
+#[derive(Clone, Copy)]
+pub(in crate::trace) struct Outwards {
+    next: i64,
+    outer: i64,
+}
+
+impl Outwards {
+    /// From a stack on.
+    pub(in crate::trace) fn from(stack_id: i64) -> Outwards {
+        Outwards { next: stack_id, outer: NO_STACK }
+    }
+
+    /// The stack whose innermost frame comes next; none behind the last.
+    pub(in crate::trace) fn stack(self) -> Option<i64> {
+        Some(self.next).filter(|id| *id != NO_STACK)
+    }
+
+    /// Whether all that follows is what follows that stack wherever it is called.
+    pub(in crate::trace) fn is_its_own(self) -> bool {
+        self.outer == NO_STACK
+    }
+
+    /// From a stack with this caller and this one outside of it.
+    pub(in crate::trace) fn step(&mut self, caller: i64, outer: i64) {
+        if outer != NO_STACK {
+            self.outer = outer;
+        }
+        self.next = if caller == NO_STACK { std::mem::replace(&mut self.outer, NO_STACK) } else { caller };
     }
 }
 
