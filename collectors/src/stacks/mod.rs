@@ -46,11 +46,12 @@ struct Node {
     native: bool,
 }
 
-/// What was told of a stack: numbers of frames.
+/// What was told of a stack.
 #[derive(Clone, Copy)]
 struct Told {
+    /// Number of the innermost frame.
     innermost: u64,
-    /// Who called the outermost frame that called that one; 0: nobody did.
+    /// Key of the stack that called the outermost frame that called that one; 0: none did.
     outer: u64,
     row: Row,
 }
@@ -125,7 +126,8 @@ impl Stacks {
     /// The stack that was taken last in a thread; empty where there is none.
     pub(crate) fn last_of(&self, thread: u32) -> Vec<StackRow> {
         let Some(told) = self.last.get(&thread).and_then(|key| self.stacks.get(key)) else { return Vec::new() };
-        let numbers = [told.innermost, told.outer].map(|number| self.outwards(number, |_| false));
+        let outer = self.stacks.get(&told.outer).map_or(0, |outer| outer.innermost);
+        let numbers = [told.innermost, outer].map(|number| self.outwards(number, |_| false));
         let rows = numbers.into_iter().map(|part| {
             part.and_then(|(numbers, _)| numbers.iter().map(|number| self.row(self.nodes.get(number)?)).collect())
         });
@@ -225,8 +227,9 @@ impl Stacks {
         if told.outer == 0 {
             return Some(inner);
         }
-        let outer = self.write(told.outer, tables, written)?;
-        let (Some(inner), Some(outer)) = (inner.id(), outer.id()) else { return Some(Row::NoRoom) };
+        let outer = *self.stacks.get(&told.outer).filter(|outer| outer.outer == 0)?;
+        let outer_row = self.write(outer.innermost, tables, written)?;
+        let (Some(inner), Some(outer)) = (inner.id(), outer_row.id()) else { return Some(Row::NoRoom) };
         let own = both(inner, outer);
         let Some(new) = written.stack(own) else { return Some(Row::NoRoom) };
         if new {

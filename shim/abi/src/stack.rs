@@ -7,12 +7,12 @@
 //!
 //! Stacks have most of their frames in common, and a frame with all that called it is told once: each has a number of its own, by
 //! which the stacks that go on from there name it. What native code does that Python called, from the interpreter to malloc, is mostly the
-//! same wherever it is called, so these frames have numbers of their own, as if nobody had called them.
+//! same wherever it is called, so these frames have numbers of their own, as if nobody had called them, and those from Python's outwards are
+//! a stack that was told before.
 //!
-//! The text of a stack is two such numbers ([`Callers`]), and the frames that follow the second, innermost first ([`FRAME_BYTES`] each).
-//! Where none follow, the stack is that of the frame with the second number. What is too much for one text comes in several, the outermost
-//! frames first, and that of Python before what it called: all but the last are of no stack, and have the key 0. Keys and numbers are
-//! hashes that mean nothing outside the process.
+//! The text of a stack is [`Callers`] and the frames that they called, innermost first ([`FRAME_BYTES`] each). Where none follow, the stack is
+//! that of the frame that the callers name. What is too much for one text comes in several, the outermost frames first: all but the last are
+//! of no stack, and have the key 0. Keys and numbers are hashes that mean nothing outside the process.
 
 /// The address in a return address as it lies on a stack: on aarch64 libraries sign theirs, in the bits above (as most distributions'
 /// do, on processors that can: Graviton 3, Grace). No code lies so high.
@@ -29,12 +29,12 @@ pub const DEPTH_MAX: usize = 1024;
 /// Most frames of a call's, which are kept on the program's own stack meanwhile.
 pub const DEPTH_OF_CALLS: usize = 128;
 
-/// What stands before the frames in a stack's text: numbers of frames; 0: of none.
+/// What stands before the frames in a stack's text; 0: nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Callers {
-    /// Who called the outermost frame of those that are told here and by `inner`: one of Python's.
+    /// Key of the stack that called the outermost of all frames that are told here and behind `inner`: of Python. It has no such key itself.
     pub outer: u64,
-    /// Who called the outermost of the frames that follow.
+    /// Number of the frame that called the outermost of the frames that follow.
     pub inner: u64,
 }
 

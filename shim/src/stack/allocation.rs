@@ -14,7 +14,7 @@ use gputrace_abi::stack::DEPTH_MAX;
 
 use super::frames::{Frames, Language, Sink};
 use super::known::Known;
-use super::{known, native, python, spared};
+use super::{frames, known, native, python, spared};
 use crate::thread::State;
 use crate::{session, sys};
 
@@ -56,13 +56,14 @@ pub(crate) fn key(state: &State, timed: Option<u64>) -> u64 {
     }
     let begun = if timed.is_some() { state.now() } else { 0 };
     let Some(native) = native::remembered::hash(state) else { return 0 };
-    let key = python::hash().map_or(native, |python| known::mix(native, python));
+    let python = python::hash();
+    let key = python.map_or(native, |python| known::mix(native, python));
     if let Some(stands_for) = timed {
         let ticks = state.now().wrapping_sub(begun);
         state.header().stack_ticks.fetch_add(ticks.wrapping_mul(stands_for), Ordering::Relaxed);
     }
     if !DESCRIBED.has(key) {
-        describe(state, key);
+        describe(state, key, python);
     }
     key
 }
@@ -70,12 +71,26 @@ pub(crate) fn key(state: &State, timed: Option<u64>) -> u64 {
 /// Walks again, and tells the collector. A stack that finds no room is told with its next use.
 #[cold]
 #[inline(never)]
-fn describe(state: &State, key: u64) {
+fn describe(state: &State, key: u64, python: Option<u64>) {
     let begun = state.now();
     SPARE.borrow(|frames| {
         frames.begin(Language::Native);
-        walk(frames);
-        if frames.key.count > 0 && frames.describe(state, key) {
+        // Who called Python is looked at again only where no stack had the same callers.
+        let outer = python.and_then(|python| {
+            let native = native::remembered::hash_from(state, walk_called(frames)?)?;
+            Some(known::mix(native, python))
+        });
+        let mut called = frames.key.count as usize;
+        if called == 0 || !outer.is_some_and(frames::is_calling) {
+            frames.begin(Language::Native);
+            called = walk(frames);
+        }
+        let described = match called {
+            _ if frames.key.count == 0 => false,
+            0 => frames.describe(state, key),
+            called => frames.describe_called(state, key, called, outer),
+        };
+        if described {
             DESCRIBED.insert(key);
         }
     });
@@ -87,12 +102,30 @@ pub(crate) fn forget(state: &State) {
     native::remembered::forget(state.number());
 }
 
-fn walk(sink: &mut impl Sink) {
+/// Tells the frames that Python called. Where the frame lies that runs Python; none where none does, or they are too many.
+fn walk_called(sink: &mut impl Sink) -> Option<usize> {
+    let python = python::Activations::of_this_thread()?;
+    let mut found = None;
+    native::walk(|pc, extent| {
+        if python.runs(pc, &extent) {
+            found = Some(extent.start);
+        }
+        found.is_none() && sink.native(pc)
+    });
+    found
+}
+
+/// Tells all frames. How many of them Python called; 0 where it does not run, or they are all that there is room for.
+fn walk(frames: &mut Frames<DEPTH_MAX>) -> usize {
+    let sink = frames;
     let mut python = python::Activations::of_this_thread();
-    let mut room = true;
+    let (mut room, mut called) = (true, None);
     native::walk(|pc, extent| {
         room = match python.as_mut().filter(|python| python.runs(pc, &extent)) {
-            Some(python) => python.next(sink),
+            Some(python) => {
+                called = called.or(Some(sink.key.count as usize));
+                python.next(sink)
+            }
             None => sink.native(pc),
         };
         room
@@ -101,6 +134,7 @@ fn walk(sink: &mut impl Sink) {
     while room && let Some(python) = python.as_mut().filter(|python| !python.is_over()) {
         room = python.next(sink);
     }
+    called.filter(|called| *called < sink.key.count as usize).unwrap_or(0)
 }
 
 static SPARE: Spare =

@@ -24,6 +24,9 @@ pub(super) enum Language {
 /// Frames that were told of, by their numbers.
 static TOLD: Known<65_536> = Known::new();
 
+/// Stacks of Python that were told of, which others name as their callers.
+static CALLING: Known<65_536> = Known::new();
+
 /// What a walk tells, innermost first.
 pub(super) trait Sink {
     /// The next outer frame, of native code: the address behind its call. False: no more are taken.
@@ -116,32 +119,59 @@ impl<const MOST: usize> Frames<MOST> {
         }
     }
 
+    /// The frames, and where the code objects of those of Python are.
+    fn taken(&mut self) -> (&mut [Frame], &[usize]) {
+        let count = self.key.count as usize;
+        // SAFETY: so many of both were written: each call of `put` follows one more in `count`.
+        unsafe {
+            let frames = core::slice::from_raw_parts_mut(self.list.as_mut_ptr().cast::<Frame>(), count);
+            (frames, core::slice::from_raw_parts(self.whose.as_ptr().cast::<usize>(), count))
+        }
+    }
+
     /// Writes what the collector must know to understand the stack's key, under this one: the frames that no stack had that was told of,
     /// with the same callers. False where there was no room.
     pub(super) fn describe(&mut self, state: &State, key: u64) -> bool {
-        let count = self.key.count as usize;
-        // SAFETY: so many of both were written: each call of `put` follows one more in `count`.
-        let (frames, whose) = unsafe {
-            let frames = core::slice::from_raw_parts_mut(self.list.as_mut_ptr().cast::<Frame>(), count);
-            (frames, core::slice::from_raw_parts(self.whose.as_ptr().cast::<usize>(), count))
-        };
-        // What Python called is told by itself.
-        let split = whose.iter().position(|whose| *whose != 0).unwrap_or(0);
-        let (Some((inner, outer)), Some((whose_inner, whose_outer))) =
-            (frames.split_at_mut_checked(split), whose.split_at_checked(split))
+        let cut = if self.key.cut { CUT } else { 0 };
+        let (frames, whose) = self.taken();
+        let mut all = Part { frames, whose, cut };
+        all.number();
+        all.tell(state, key, 0)
+    }
+
+    /// The same of a stack whose first frames, so many, are native code that Python called. The others may be missing where a stack of
+    /// them [`is_calling`]; they are told under that key, or one that is made of them.
+    pub(super) fn describe_called(&mut self, state: &State, key: u64, called: usize, outer: Option<u64>) -> bool {
+        let cut = if self.key.cut { CUT } else { 0 };
+        let (frames, whose) = self.taken();
+        let (Some((inner, rest)), Some((no_code, whose))) =
+            (frames.split_at_mut_checked(called), whose.split_at_checked(called))
         else {
             return false;
         };
-        let cut = if self.key.cut { CUT } else { 0 };
-        let mut outer = Part { frames: outer, whose: whose_outer, cut };
-        let number = outer.numbered();
-        if inner.is_empty() {
-            return outer.tell(state, key, 0);
+        let mut outer = outer.unwrap_or(0);
+        if !rest.is_empty() {
+            let mut rest = Part { frames: rest, whose, cut };
+            let number = rest.number();
+            if outer == 0 {
+                outer = number;
+            }
+            if !CALLING.has(outer) {
+                if !rest.tell(state, outer, 0) {
+                    return false;
+                }
+                CALLING.insert(outer);
+            }
         }
-        let mut inner = Part { frames: inner, whose: whose_inner, cut: 0 };
-        inner.numbered();
-        (TOLD.has(number) || outer.tell(state, 0, 0)) && inner.tell(state, key, number)
+        let mut inner = Part { frames: inner, whose: no_code, cut: 0 };
+        inner.number();
+        inner.tell(state, key, outer)
     }
+}
+
+/// Whether a stack with this key was told of that Python calls native code from.
+pub(super) fn is_calling(key: u64) -> bool {
+    CALLING.has(key)
 }
 
 /// Frames that are told together, innermost first.
@@ -153,7 +183,7 @@ struct Part<'f> {
 
 impl Part<'_> {
     /// Gives each frame its number. That of the innermost.
-    fn numbered(&mut self) -> u64 {
+    fn number(&mut self) -> u64 {
         let mut number = known::mix(known::mix(PYTHON, python::opened().into()), self.cut);
         for (frame, whose) in self.frames.iter_mut().zip(self.whose).rev() {
             if *whose != 0 {
@@ -166,7 +196,7 @@ impl Part<'_> {
         number
     }
 
-    /// Writes those that were not told of. `outer`: number of who called the outermost. False where there was no room.
+    /// Writes those that were not told of. `outer`: key of the stack that called the outermost. False where there was no room.
     fn tell(self, state: &State, key: u64, outer: u64) -> bool {
         let told = self.frames.iter().position(|frame| TOLD.has(frame.number)).unwrap_or(self.frames.len());
         let Some((new, callers)) = self.frames.split_at_mut_checked(told) else { return false };

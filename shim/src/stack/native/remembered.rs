@@ -68,6 +68,19 @@ pub(in crate::stack) fn hash(state: &State) -> Option<u64> {
     }
 }
 
+/// Hash of the frame that lies there in the calling thread's stack, and of all outside of it, as it is part of what [`hash`] just gave; none
+/// where that is not known.
+pub(in crate::stack) fn hash_from(state: &State, stack: usize) -> Option<u64> {
+    let slot = slot_of(state.number()).filter(|slot| !slot.busy.load(Ordering::Relaxed))?;
+    slot.busy.store(true, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: as in `hash`.
+    let hash = unsafe { &*slot.memory.load(Ordering::Relaxed) }.hash_from(owner(state.number()), stack);
+    compiler_fence(Ordering::SeqCst);
+    slot.busy.store(false, Ordering::Relaxed);
+    hash
+}
+
 /// Another hash of the same frames, without memory: made from the innermost outwards.
 #[cold]
 #[inline(never)]
@@ -119,6 +132,12 @@ impl Memory {
         let (count, hash) = self.combine(known, fresh);
         self.count = count;
         hash
+    }
+
+    fn hash_from(&self, owner: u64, stack: usize) -> Option<u64> {
+        let entries = self.entries.get(..self.count).filter(|_| self.owner == owner)?;
+        let entry = entries.iter().rev().find(|entry| entry.place.stack >= stack)?;
+        (entry.place.stack == stack).then_some(entry.hash)
     }
 
     /// Of the frames before `known`, looks at those outside of the last: how many are left that may still be as they were; 0 when
