@@ -4,13 +4,15 @@ under heaptrack and memray.
 usage: malloc_programs.py [--gputrace PATH] [--memray PATH] [--rounds N] [--times N] [--ways WAY;...] [--own] [PROGRAM...]
 
 Programs: churn (Python objects, PYTHONMALLOC=malloc), sqlite (Python's sqlite3), compile (cc1 -O2 of a generated file), rustc (the
-same of Rust; it brings a malloc of its own, which is not recorded), redis (redis-server, 200,000 requests by redis-benchmark). All ways run in turn, N times; prints the median seconds of each and the median of
+same of Rust; it brings a malloc of its own, which is not recorded), redis (redis-server, 200,000 requests by redis-benchmark), and where this Python has
+the package pyperformance those of its programs that make most objects (PYTHONMALLOC=malloc). All ways run in turn, N times; prints the median seconds of each and the median of
 the ratios to the run alone of the same turn, with its quartiles. What is not installed is left out, and said.
 --times does so many times the work, beside which a start and an end cost little; --ways leaves others than these out (alone is always there);
---own tells the processor time that churn itself took, and not how long it was until whatever records it had ended as well.
+--own tells the processor time that programs of Python themselves took, and not how long it was until whatever records it had ended as well.
 """
 
 import argparse
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -23,6 +25,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+# By program of pyperformance, how often it does its work to take some two seconds.
+PYPERFORMANCE = {"float": 25, "go": 15, "raytrace": 6, "chaos": 25, "deltablue": 500, "hexiom": 300}
 
 
 def source(functions):
@@ -72,7 +76,7 @@ def timed(command, **more):
 
 def own(command, **more):
     """Seconds of processor time that a program says it took."""
-    return float(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **more).stdout.split()[0])
+    return float(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **more).stdout.split()[-1])
 
 
 def redis(prefix, work, times):
@@ -96,12 +100,20 @@ def redis(prefix, work, times):
 
 def programs(arguments, work):
     """By name: a function that runs the program behind a prefix, and gives the seconds; and memray's command for it."""
-    scripts = {"churn": ("object_churn.py", 200_000), "sqlite": ("sqlite_rows.py", 100_000)}
+    place = HERE / "programs"
+    scripts = {
+        "churn": [place / "object_churn.py", 200_000 * arguments.times],
+        "sqlite": [place / "sqlite_rows.py", 100_000 * arguments.times],
+    }
+    suite = importlib.util.find_spec("pyperformance")
+    for name, loops in PYPERFORMANCE.items() if suite else ():
+        script = pathlib.Path(suite.origin).parent / "data-files/benchmarks" / f"bm_{name}" / "run_benchmark.py"
+        scripts[name] = [place / "run_script.py", script, "--worker", "-w", 0, "-n", 1, "-l", loops * arguments.times]
     found = {}
-    for name, (script, amount) in scripts.items():
-        words = [str(HERE / "programs" / script), str(amount * arguments.times)]
+    for name, words in scripts.items():
+        words = [str(word) for word in words]
         variables = os.environ | {"PYTHONMALLOC": "malloc"}
-        measure = own if arguments.own and name == "churn" else timed
+        measure = own if arguments.own and name != "sqlite" else timed
         run = lambda prefix, words=words, variables=variables, measure=measure: measure([*prefix, sys.executable, *words], env=variables)
         memray = [arguments.memray, "run", "-q", "-f", "-o", str(work / "memray.bin")]
         profiled = lambda words=words, variables=variables, memray=memray, measure=measure: measure([*memray, *words], env=variables)
