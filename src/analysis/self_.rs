@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use gputrace_collectors::Manifest;
-use gputrace_collectors::manifest::Count;
+use gputrace_collectors::manifest::{Count, Stacks};
 use gputrace_collectors::schema::TableId;
 
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
 use super::summary::Own;
 use super::{Analysis, Explain, Facts, Metric, Need};
 use super::{alignment, gpu_clock, gpu_cost, loss, unmatched};
-use crate::render::number;
+use crate::render::{counted, number};
 
 /// The analysis.
 pub(crate) struct Itself;
@@ -68,6 +68,7 @@ impl Analysis for Itself {
             Metric::cost("stacks_none", Count, "calls of which a stack was wanted and none could be taken").unsteady(),
             Metric::cost("stacks_unread", Count, "calls whose thread may run a Python that could not be read")
                 .unsteady(),
+            Metric::cost("stacks_lost", Count, "calls whose stack found no room").unsteady(),
             Metric::cost(
                 "gpu_unknown_percent",
                 Percent,
@@ -88,7 +89,8 @@ impl Analysis for Itself {
         let untraced = untraced(facts);
         let removed = loss::removed(facts.trace);
         let rejected: u64 = facts.trace.manifests().map(|manifest| manifest.clock.rejected).sum();
-        let (none, unread) = known().fold((0, 0), |sum, p| (sum.0 + p.stacks.none, sum.1 + p.stacks.unread));
+        let sum_of = |count: fn(&Stacks) -> u64| known().map(|process| count(&process.stacks)).sum::<u64>();
+        let lost_stacks = sum_of(|stacks| stacks.lost);
         let questions = questions(facts);
         let cost = own.cost_ns.map_or(Value::Missing, |(ns, wall)| percent(ns, wall));
         section.fact("seen", "calls seen", Unit::Count, own.seen);
@@ -107,8 +109,9 @@ impl Analysis for Itself {
             facts.trace.manifests().map(Manifest::untraced_count).sum::<u64>(),
         );
         section.fact("gpu_unknown_percent", "GPU not known, of wall time", Unit::Percent, unknown_percent(facts));
-        section.fact("stacks_none", "stacks not taken", Unit::Count, none);
-        section.fact("stacks_unread", "Python not read", Unit::Count, unread);
+        section.fact("stacks_none", "stacks not taken", Unit::Count, sum_of(|stacks| stacks.none));
+        section.fact("stacks_unread", "Python not read", Unit::Count, sum_of(|stacks| stacks.unread));
+        section.fact("stacks_lost", "stacks without room", Unit::Count, lost_stacks);
         section.fact(
             "removed_rows",
             "rows removed",
@@ -119,6 +122,12 @@ impl Analysis for Itself {
         section.fact("unanswered", "questions without an answer", Unit::Count, questions.len() as u64);
         if !own.known {
             section.note("No manifest in this trace: what it lost and did not see is not known.");
+        }
+        if lost_stacks > 0 {
+            section.note(format!(
+                "{} have no stack: there were more different ones than are kept of a process. Samples (--malloc sample) have few.",
+                counted(lost_stacks as f64, "call", "calls")
+            ));
         }
         if own.incomplete {
             section

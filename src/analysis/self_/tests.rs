@@ -23,11 +23,13 @@ fn what_was_lost_and_not_seen_is_named() {
     let process = &mut about.processes[0];
     let past = manifest::Past { library: "libmine.so".into(), how: "RTLD_DEEPBIND".into() };
     process.coverage.past_symbols.push(past);
-    process.stacks = manifest::Stacks { python: 5, none: 4, unread: 3, ..manifest::Stacks::default() };
+    process.stacks = manifest::Stacks { python: 5, none: 4, unread: 3, lost: 2, ..manifest::Stacks::default() };
     let section = trace.section(&Itself);
     let number = |key: &str| section.get(key).clone();
     assert_eq!([number("seen"), number("dropped"), number("untraced")], [1000, 10, 1].map(Value::Int));
-    assert_eq!([number("stacks_none"), number("stacks_unread")], [4, 3].map(Value::Int));
+    let stacks = ["stacks_none", "stacks_unread", "stacks_lost"].map(number);
+    assert_eq!(stacks, [4, 3, 2].map(Value::Int));
+    assert!(section.notes.iter().any(|note| note.starts_with("2 calls have no stack")), "{:?}", section.notes);
     assert_eq!([number("clock_rejected"), number("removed_rows")], [2, 30].map(Value::Int));
     assert_eq!((number("lost_percent"), number("past_symbols")), (Value::Num(1.0), Value::Int(1)));
     assert_eq!(section.cell("by_class", 0, "dropped"), &Value::Int(10));
