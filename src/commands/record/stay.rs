@@ -88,7 +88,7 @@ pub(super) fn stay(
             (if let CollectError::Account { manifest, .. } = error { Some(*manifest) } else { None }, Some(text))
         }
     };
-    drop((heir, metrics));
+    drop(metrics);
     warn(&warnings, &mut said);
     // Trouble with the last rows, as on a disk that ran full at the end.
     let notes = manifest.iter().flat_map(|manifest| &manifest.notes);
@@ -97,7 +97,11 @@ pub(super) fn stay(
     let any_survivor = !survivors.is_empty();
     // Removing a dozen files takes as long as a short summary, so it goes on beside it. Without room for a thread the
     // rest is swept by a later run.
-    let cleaning = thread::Builder::new().spawn(move || session.end(any_survivor));
+    let cleaning = thread::Builder::new().spawn(move || {
+        session.end(any_survivor);
+        // Until then it would do this, if we were killed.
+        drop(heir);
+    });
     // What was written before a disk ran full is still worth its summary.
     if let Some(trouble) = trouble {
         say(&format!("{trouble}; the trace in {} is cut short", trace.display()));
