@@ -40,8 +40,6 @@ struct Entry {
 /// A thread's last stack, outermost frame first; while the next one is walked, its new frames come from the other end. All zeros: none.
 struct Memory {
     count: usize,
-    /// Who remembers. Nothing of another thread's is looked at: its stack may not be mapped any more.
-    owner: u64,
     /// The outermost frame is the stack's own.
     whole: bool,
     /// Libraries that had been opened: with another one an address may mean something else.
@@ -59,7 +57,7 @@ pub(in crate::stack) fn hash(state: &State) -> Option<u64> {
             slot.busy.store(true, Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
             // SAFETY: mapped, as the slot has an owner, which is this thread; and no handler that interrupts it touches what is busy.
-            let hash = unsafe { &mut *slot.memory.load(Ordering::Relaxed) }.walk(owner(state.number()), begin, end);
+            let hash = unsafe { &mut *slot.memory.load(Ordering::Relaxed) }.walk(begin, end);
             compiler_fence(Ordering::SeqCst);
             slot.busy.store(false, Ordering::Relaxed);
             hash
@@ -75,7 +73,7 @@ pub(in crate::stack) fn hash_from(state: &State, stack: usize) -> Option<u64> {
     slot.busy.store(true, Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);
     // SAFETY: as in `hash`.
-    let hash = unsafe { &*slot.memory.load(Ordering::Relaxed) }.hash_from(owner(state.number()), stack);
+    let hash = unsafe { &*slot.memory.load(Ordering::Relaxed) }.hash_from(stack);
     compiler_fence(Ordering::SeqCst);
     slot.busy.store(false, Ordering::Relaxed);
     hash
@@ -91,10 +89,10 @@ fn plain() -> u64 {
 }
 
 impl Memory {
-    fn walk(&mut self, owner: u64, begin: Place, end: usize) -> Option<u64> {
+    fn walk(&mut self, begin: Place, end: usize) -> Option<u64> {
         let opened = python::opened();
-        if (self.owner, self.opened) != (owner, opened) {
-            (self.owner, self.opened, self.count) = (owner, opened, 0);
+        if self.opened != opened {
+            (self.opened, self.count) = (opened, 0);
         }
         // New frames are kept from here on.
         let (mut place, mut known, mut fresh) = (begin, self.count, DEEPEST);
@@ -134,8 +132,8 @@ impl Memory {
         hash
     }
 
-    fn hash_from(&self, owner: u64, stack: usize) -> Option<u64> {
-        let entries = self.entries.get(..self.count).filter(|_| self.owner == owner)?;
+    fn hash_from(&self, stack: usize) -> Option<u64> {
+        let entries = self.entries.get(..self.count)?;
         let entry = entries.iter().rev().find(|entry| entry.place.stack >= stack)?;
         (entry.place.stack == stack).then_some(entry.hash)
     }
@@ -211,7 +209,9 @@ fn slot_of(number: u16) -> Option<&'static Slot> {
     {
         return None;
     }
-    // The last owner may have been left in the middle.
+    // SAFETY: the slot is this thread's now, and its memory is mapped. What another thread remembered may lie where nothing is mapped any
+    // more, also where that had this one's number.
+    unsafe { (*slot.memory.load(Ordering::Relaxed)).count = 0 };
     slot.busy.store(false, Ordering::Relaxed);
     Some(slot)
 }
