@@ -109,11 +109,12 @@ pub(crate) fn without_signals<R>(work: impl FnOnce() -> R) -> R {
     done
 }
 
-/// Sleeps for less than a second, or until a signal comes.
+/// Sleeps for less than a second, all of it: who counts naps counts time, whatever signals come (a profiler's timer: thousands a second).
 pub(crate) fn nap(ns: u64) {
-    let time = [0, ns];
-    // SAFETY: the kernel reads two 64-bit numbers.
-    let _ = unsafe { call(libc::SYS_nanosleep, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+    let mut time = [0u64, ns];
+    let at = time.as_mut_ptr() as usize;
+    // SAFETY: the kernel reads two 64-bit numbers, and puts what is left in their place when a signal comes.
+    while unsafe { call(libc::SYS_nanosleep, [at, at, 0, 0, 0, 0]) } == Err(Errno(libc::EINTR)) {}
 }
 
 /// Waits until somebody wakes who waits on this word, at most so long; not at all when it holds another value.

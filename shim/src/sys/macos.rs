@@ -66,11 +66,12 @@ pub(crate) fn gettid() -> u32 {
     number as u32
 }
 
-/// Sleeps for less than a second, or until a signal comes.
+/// Sleeps for less than a second, all of it: who counts naps counts time, whatever signals come.
 pub(crate) fn nap(ns: u64) {
-    let time = libc::timespec { tv_sec: 0, tv_nsec: ns as libc::c_long };
-    // SAFETY: the time is a local; no rest is asked for.
-    let _ = checked(|| unsafe { libc::nanosleep(&time, core::ptr::null_mut()) });
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: ns as libc::c_long };
+    let at = &raw mut time;
+    // SAFETY: the time is a local; what is left takes its place when a signal comes.
+    while checked(|| unsafe { libc::nanosleep(at, at) }) == Err(Errno(libc::EINTR)) {}
 }
 
 /// Whether there is a process with this id.
