@@ -73,7 +73,7 @@ impl Hash {
 
 /// Names of one collector.
 const MOST: usize = 1 << 20;
-/// Stacks of one collector.
+/// Stacks of one collector, half of them those that it met last; of the others the rows may come twice.
 pub(crate) const MOST_STACKS: usize = if cfg!(test) { 1 << 8 } else { 1 << 23 };
 
 /// The names that a collector has written, so that each is written once.
@@ -81,6 +81,8 @@ pub(crate) const MOST_STACKS: usize = if cfg!(test) { 1 << 8 } else { 1 << 23 };
 pub(crate) struct Written {
     ids: HashSet<i64>,
     stacks: HashSet<i64>,
+    /// Those that were met before there were too many.
+    earlier_stacks: HashSet<i64>,
     /// Ids of texts by their keys ([`gputrace_abi::text::key`]), of all processes: a forked child sends nothing again.
     by_key: HashMap<u64, i64>,
 }
@@ -91,19 +93,24 @@ impl Written {
         self.ids.len() < MOST && self.ids.insert(id)
     }
 
-    /// The same of a stack's id; none where there is no room for another one.
-    pub(crate) fn stack(&mut self, id: i64) -> Option<bool> {
-        if self.stacks.len() < MOST_STACKS {
-            Some(self.stacks.insert(id))
-        } else {
-            self.stacks.contains(&id).then_some(false)
+    /// The same of a stack's id.
+    pub(crate) fn stack(&mut self, id: i64) -> bool {
+        if self.stacks.contains(&id) {
+            return false;
         }
+        let known = self.earlier_stacks.contains(&id);
+        if self.stacks.len() >= MOST_STACKS / 2 {
+            self.earlier_stacks = std::mem::take(&mut self.stacks);
+        }
+        self.stacks.insert(id);
+        !known
     }
 
     /// All must be written again.
     pub(crate) fn forget(&mut self) {
         self.ids.clear();
         self.stacks.clear();
+        self.earlier_stacks.clear();
     }
 
     /// Events say this key where they mean the name with this id.

@@ -92,6 +92,12 @@ fn stacks_of_which_the_outermost_frames_are_cut_are_told_apart_by_those_that_are
     }
 }
 
+/// Of these the collector forgets most, which are told again.
+#[test]
+fn more_stacks_than_the_collector_keeps_in_mind_are_told_again() {
+    assert_eq!(compare(WITHOUT_FRAME_POINTERS, 100_000, 1, 6, 40), 0);
+}
+
 /// Few stacks are described at a time; one that finds no room is told of with its next use, which here never comes.
 #[test]
 fn more_threads_than_have_memory_for_their_last_stack_have_their_own_stacks() {

@@ -111,6 +111,7 @@ impl Process {
         }
         let mut words = Assembler::default();
         self.intake.read_hooks();
+        self.intake.stacks.go_on(view.header().stacks_forgotten.load(Ordering::Relaxed));
         for slot in &slots {
             words.take(slot, &mut |item| self.intake.take(item, &mut ByClass::default(), NOBODY));
         }

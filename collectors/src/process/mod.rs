@@ -104,6 +104,8 @@ pub(crate) struct Process {
     held: Vec<Event>,
     /// Every event up to this time, of new threads too, was read in the pass that holds events back, or before.
     held_up_to: u64,
+    /// Up to here the last pass had read all rings; what stood there has its rows with the end of this one.
+    read_up_to: u64,
     pub(crate) threads: Vec<Thread>,
     /// Place of the thread that uses a row.
     rows: Vec<Option<usize>>,
@@ -162,6 +164,7 @@ impl Process {
             named: None,
             held: Vec::new(),
             held_up_to: 0,
+            read_up_to: 0,
             threads: vec![Thread::new(usize::from(u16::MAX), 0, 0, started)],
             rows: Vec::new(),
             vacant: Vec::new(),
@@ -232,6 +235,9 @@ impl Process {
         if !dead {
             self.shed(clocks);
         }
+        let forgotten = self.intake.stacks.make_room(horizon, self.read_up_to);
+        self.segment.view().header().stacks_forgotten.store(forgotten, Ordering::Relaxed);
+        self.read_up_to = read_to;
         self.take_arenas(clocks, tables);
         self.take_graphs(clocks, tables, false);
         self.intake.stacks.end_pass(&self.intake.fresh);

@@ -21,9 +21,14 @@ use crate::names::Written;
 use crate::tables::{Joined, StackRow, Stacked, Tables};
 pub(crate) use python::Code;
 
-/// Bytes of memory for descriptions of one process, about; a hostile one could send them without end. PyTorch's imports have a million
-/// stacks with four million frames, and what comes after them is what one looks for.
-const MOST_BYTES: usize = 512 << 20;
+/// Bytes of memory for descriptions of one process, about. Imports of Python have millions of stacks which never come again, and a hostile
+/// process could send them without end. So what was told before the last half of this is forgotten, and the process is told
+/// ([`Header::stacks_forgotten`](gputrace_abi::layout::Header)): what it still uses it tells again. Tests come this far.
+const MOST_BYTES: usize = if cfg!(debug_assertions) { 16 << 20 } else { 512 << 20 };
+/// Code lies in no more libraries than that, in any process that is not hostile.
+const MOST_MODULES: usize = 1 << 16;
+/// Line tables that wait for their code objects: one for each thread that is just telling.
+const MOST_TABLES: usize = 1 << 10;
 /// What a stack, and a frame of one, take in a table of which two thirds are used.
 const STACK: usize = 64;
 const FRAME: usize = 96;
@@ -53,17 +58,21 @@ struct Told {
     innermost: u64,
     /// Key of the stack that called the outermost frame that called that one; 0: none did.
     outer: u64,
-    row: Row,
+    /// The stack's id, once the rows that it needs were written.
+    id: Option<i64>,
 }
 
-/// Whether the rows that a stack needs are in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Row {
-    Missing,
-    /// They are, and this is its id.
-    Written(i64),
-    /// There are as many stacks as there is room for.
-    NoRoom,
+/// What a process told of its stacks.
+#[derive(Default)]
+struct Heard {
+    /// Frames by number.
+    nodes: ByHandle<Node>,
+    /// By key.
+    stacks: ByHandle<Told>,
+    codes: ByHandle<Code>,
+    /// Line tables whose code object has not come yet.
+    tables: HashMap<u64, Vec<u8>>,
+    bytes: usize,
 }
 
 /// What a row says about its stack.
@@ -83,14 +92,12 @@ pub(crate) struct Stacks {
     /// Path of the program, which the loader calls nothing.
     exe: Arc<str>,
     modules: ByHandle<Arc<str>>,
-    /// Frames by number.
-    nodes: ByHandle<Node>,
-    /// By key.
-    stacks: ByHandle<Told>,
-    codes: ByHandle<Code>,
-    /// Line tables whose code object has not come yet.
-    tables: HashMap<u64, Vec<u8>>,
-    bytes: usize,
+    heard: Heard,
+    /// Before that.
+    earlier: Heard,
+    forgotten: u32,
+    /// When the process knew of it, at the latest; none: it may not know yet.
+    known_at: Option<u64>,
     lost: u64,
     /// Keys and numbers of launches, by thread and start of the call.
     calls: HashMap<(u32, u64), (u64, u64)>,
@@ -125,13 +132,21 @@ impl Stacks {
 
     /// The stack that was taken last in a thread; empty where there is none.
     pub(crate) fn last_of(&self, thread: u32) -> Vec<StackRow> {
-        let Some(told) = self.last.get(&thread).and_then(|key| self.stacks.get(key)) else { return Vec::new() };
-        let outer = self.stacks.get(&told.outer).map_or(0, |outer| outer.innermost);
+        let Some(told) = self.last.get(&thread).and_then(|key| self.told(*key)) else { return Vec::new() };
+        let outer = self.told(told.outer).map_or(0, |outer| outer.innermost);
         let numbers = [told.innermost, outer].map(|number| self.outwards(number, |_| false));
         let rows = numbers.into_iter().map(|part| {
-            part.and_then(|(numbers, _)| numbers.iter().map(|number| self.row(self.nodes.get(number)?)).collect())
+            part.and_then(|(numbers, _)| numbers.iter().map(|number| self.row(self.node(*number)?)).collect())
         });
         rows.collect::<Option<Vec<Vec<StackRow>>>>().unwrap_or_default().concat()
+    }
+
+    fn told(&self, key: u64) -> Option<Told> {
+        self.heard.stacks.get(&key).or_else(|| self.earlier.stacks.get(&key)).copied()
+    }
+
+    fn node(&self, number: u64) -> Option<&Node> {
+        self.heard.nodes.get(&number).or_else(|| self.earlier.nodes.get(&number))
     }
 
     /// The numbers of frames from this one outwards, up to one that is not wanted any more, and that one's. None where one of them was
@@ -139,7 +154,7 @@ impl Stacks {
     fn outwards(&self, number: u64, enough: impl Fn(&Node) -> bool) -> Option<(Vec<u64>, u64)> {
         let (mut numbers, mut next) = (Vec::new(), number);
         while next != 0 {
-            let node = self.nodes.get(&next)?;
+            let node = self.node(next)?;
             if enough(node) {
                 break;
             }
@@ -157,7 +172,7 @@ impl Stacks {
         let Node { key, offset, cut, .. } = node;
         let row = match offset & PYTHON {
             0 => native_row(self.modules.get(key), *offset),
-            _ => self.codes.get(key)?.row(offset ^ PYTHON),
+            _ => self.heard.codes.get(key).or_else(|| self.earlier.codes.get(key))?.row(offset ^ PYTHON),
         };
         Some(StackRow { cut: *cut, ..row })
     }
@@ -211,43 +226,44 @@ impl Stacks {
     /// The id of a stack; its rows are written with its first use.
     #[inline]
     fn id(&mut self, key: u64, tables: &mut Tables, written: &mut Written) -> Option<i64> {
-        let told = *self.stacks.get(&key)?;
-        let row = match told.row {
-            Row::Missing => self.write_both(told, tables, written)?,
-            known => return known.id(),
-        };
-        self.stacks.insert(key, Told { row, ..told });
-        row.id()
+        let told = self.told(key)?;
+        if told.id.is_some() {
+            return told.id;
+        }
+        let id = self.write_both(told, tables, written);
+        for heard in [&mut self.heard, &mut self.earlier] {
+            if let Some(told) = heard.stacks.get_mut(&key) {
+                told.id = id;
+            }
+        }
+        id
     }
 
     /// Writes the rows that a stack needs and that were not written; none where it was not described.
     #[cold]
-    fn write_both(&mut self, told: Told, tables: &mut Tables, written: &mut Written) -> Option<Row> {
+    fn write_both(&mut self, told: Told, tables: &mut Tables, written: &mut Written) -> Option<i64> {
         let inner = self.write(told.innermost, tables, written)?;
         if told.outer == 0 {
             return Some(inner);
         }
-        let outer = *self.stacks.get(&told.outer).filter(|outer| outer.outer == 0)?;
-        let outer_row = self.write(outer.innermost, tables, written)?;
-        let (Some(inner), Some(outer)) = (inner.id(), outer_row.id()) else { return Some(Row::NoRoom) };
+        let outer = self.told(told.outer).filter(|outer| outer.outer == 0)?;
+        let outer = self.write(outer.innermost, tables, written)?;
         let own = both(inner, outer);
-        let Some(new) = written.stack(own) else { return Some(Row::NoRoom) };
-        if new {
-            let innermost = self.nodes.get(&told.innermost)?;
-            let caller = self.nodes.get(&innermost.caller).and_then(|caller| caller.id);
+        if written.stack(own) {
+            let innermost = self.node(told.innermost)?;
+            let caller = self.node(innermost.caller).and_then(|caller| caller.id);
             let joint = Stacked { id: own, caller, joined: Some(Joined { inner, outer }), frame: self.row(innermost)? };
             tables.native(self.pid, joint);
         }
-        Some(Row::Written(own))
+        Some(own)
     }
 
     /// Writes the rows that the stack of the frame with this number needs and that were not written; none where it was not described.
-    fn write(&mut self, number: u64, tables: &mut Tables, written: &mut Written) -> Option<Row> {
+    fn write(&mut self, number: u64, tables: &mut Tables, written: &mut Written) -> Option<i64> {
         let (new, known) = self.outwards(number, |node| node.id.is_some())?;
-        let known = self.nodes.get(&known);
+        let known = self.node(known);
         let (mut id, mut native) = (known.and_then(|node| node.id), known.is_some_and(|node| node.native));
-        let rows: Vec<StackRow> = new.iter().map(|number| self.row(self.nodes.get(number)?)).collect::<Option<_>>()?;
-        let mut room = true;
+        let rows: Vec<StackRow> = new.iter().map(|number| self.row(self.node(*number)?)).collect::<Option<_>>()?;
         for (number, frame) in new.iter().zip(rows).rev() {
             let caller = id;
             let mut own = content(caller, &frame);
@@ -257,19 +273,18 @@ impl Stacks {
                 own = (own ^ self.process_id) & i64::MAX;
             }
             match (written.stack(own), native) {
-                (None, _) => {
-                    room = false;
-                    break;
-                }
-                (Some(false), _) => {}
-                (Some(true), true) => tables.native(self.pid, Stacked { id: own, caller, joined: None, frame }),
-                (Some(true), false) => tables.stack(Stacked { id: own, caller, joined: None, frame }),
+                (false, _) => {}
+                (true, true) => tables.native(self.pid, Stacked { id: own, caller, joined: None, frame }),
+                (true, false) => tables.stack(Stacked { id: own, caller, joined: None, frame }),
             }
             id = Some(own);
-            let node = self.nodes.get_mut(number)?;
-            (node.id, node.native) = (id, native);
+            for heard in [&mut self.heard, &mut self.earlier] {
+                if let Some(node) = heard.nodes.get_mut(number) {
+                    (node.id, node.native) = (id, native);
+                }
+            }
         }
-        Some(id.filter(|_| room).map_or(Row::NoRoom, Row::Written))
+        id
     }
 
     /// Calls whose stack was never described.
@@ -279,8 +294,32 @@ impl Stacks {
 
     /// The rows of stacks must be written again.
     pub(crate) fn announce_again(&mut self) {
-        self.nodes.values_mut().for_each(|node| node.id = None);
-        self.stacks.values_mut().for_each(|told| told.row = Row::Missing);
+        for heard in [&mut self.heard, &mut self.earlier] {
+            heard.nodes.values_mut().for_each(|node| node.id = None);
+            heard.stacks.values_mut().for_each(|told| told.id = None);
+        }
+    }
+
+    /// Another collector heard of the process's stacks, and forgot so often.
+    pub(crate) fn go_on(&mut self, forgotten: u32) {
+        self.forgotten = forgotten.wrapping_add(1);
+    }
+
+    /// Forgets where much was told. A pass that began at this time, in ticks, has resolved what was recorded up to that one. How often it
+    /// forgot, which the process is to know.
+    pub(crate) fn make_room(&mut self, began: u64, resolved: u64) -> u32 {
+        let known_at = *self.known_at.get_or_insert(began);
+        // What was recorded before that names what was told before.
+        let is_free = resolved >= known_at || self.heard.bytes > MOST_BYTES;
+        if self.heard.bytes > MOST_BYTES / 2 && is_free {
+            // Their code objects come next, but for those of a hostile process.
+            let tables = Some(std::mem::take(&mut self.heard.tables)).filter(|tables| tables.len() < MOST_TABLES);
+            let heard = Heard { tables: tables.unwrap_or_default(), ..Heard::default() };
+            self.earlier = std::mem::replace(&mut self.heard, heard);
+            self.forgotten = self.forgotten.wrapping_add(1);
+            self.known_at = None;
+        }
+        self.forgotten
     }
 
     /// Takes in a description. False: it is none of a stack.
@@ -291,13 +330,10 @@ impl Stacks {
             return false;
         }
         if text.kind == text_kind::STACK {
-            self.take_stack(text);
+            self.heard.take_stack(text);
             return true;
         }
-        self.bytes += bytes.len() + 128;
-        if self.bytes > MOST_BYTES {
-            return true;
-        }
+        self.heard.bytes += bytes.len() + 128;
         match text.kind {
             text_kind::MODULE => {
                 let path = match bytes.first() {
@@ -306,10 +342,12 @@ impl Stacks {
                     // As it was given to dlopen: the process is where it was, or no longer there.
                     Some(_) => absolute(self.pid, &text.text()).into(),
                 };
-                self.modules.insert(text.key, path);
+                if self.modules.len() < MOST_MODULES {
+                    self.modules.insert(text.key, path);
+                }
             }
             text_kind::PYTHON_LINES => {
-                let table = self.tables.entry(text.key).or_default();
+                let table = self.heard.tables.entry(text.key).or_default();
                 // The first part begins anew; one that does not follow the last is of a table with a hole.
                 table.truncate(text.number.min(usize::MAX as u64) as usize);
                 if table.len() as u64 == text.number {
@@ -317,15 +355,17 @@ impl Stacks {
                 }
             }
             _ => {
-                let table = self.tables.remove(&text.key).unwrap_or_default();
-                if let Some(code) = Code::read(bytes, table) {
-                    self.codes.insert(text.key, code);
+                let table = self.heard.tables.remove(&text.key);
+                if let Some(code) = Code::read(bytes, table.unwrap_or_default()) {
+                    self.heard.codes.insert(text.key, code);
                 }
             }
         }
         true
     }
+}
 
+impl Heard {
     /// A stack may be told of several times: what fell out of the shim's memory is told again, and where two threads tell of the same one,
     /// the other's frames may be all that one of them says, and be read after that.
     fn take_stack(&mut self, text: &Text) {
@@ -333,9 +373,6 @@ impl Stacks {
         let Callers { outer, inner: mut caller } = Callers::from_bytes(*callers);
         for frame in frames.as_chunks::<FRAME_BYTES>().0.iter().take(DEPTH_MAX).rev() {
             let Frame { number, key, offset } = Frame::from_bytes(frame);
-            if self.bytes > MOST_BYTES {
-                return;
-            }
             let cut = caller == 0 && text.number & CUT != 0;
             self.nodes.entry(number).or_insert_with(|| {
                 self.bytes += FRAME;
@@ -343,18 +380,12 @@ impl Stacks {
             });
             caller = number;
         }
-        if self.bytes <= MOST_BYTES && text.key != 0 {
+        if text.key != 0 {
             self.stacks.entry(text.key).or_insert_with(|| {
                 self.bytes += STACK;
-                Told { innermost: caller, outer, row: Row::Missing }
+                Told { innermost: caller, outer, id: None }
             });
         }
-    }
-}
-
-impl Row {
-    fn id(self) -> Option<i64> {
-        if let Row::Written(id) = self { Some(id) } else { None }
     }
 }
 

@@ -213,6 +213,8 @@ pub struct Header {
     pub pending: AtomicU32,
     /// [`crate::NEEDS`].
     pub needs: AtomicU32,
+    /// How often the collector has begun to forget what was told of stacks: at another number than before, all are told again. The collector's.
+    pub stacks_forgotten: AtomicU32,
 }
 
 /// Set in [`Header::shared_taken`] when the chunk is open.

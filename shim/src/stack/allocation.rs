@@ -62,7 +62,7 @@ pub(crate) fn key(state: &State, timed: Option<u64>) -> u64 {
         let ticks = state.now().wrapping_sub(begun);
         state.header().stack_ticks.fetch_add(ticks.wrapping_mul(stands_for), Ordering::Relaxed);
     }
-    if !DESCRIBED.has(key) {
+    if !DESCRIBED.has(key, known::last_since()) {
         describe(state, key, python);
     }
     key
@@ -72,7 +72,7 @@ pub(crate) fn key(state: &State, timed: Option<u64>) -> u64 {
 #[cold]
 #[inline(never)]
 fn describe(state: &State, key: u64, python: Option<u64>) {
-    let begun = state.now();
+    let (begun, since) = (state.now(), known::since(state));
     SPARE.borrow(|frames| {
         frames.begin(Language::Native);
         // Who called Python is looked at again only where no stack had the same callers.
@@ -81,17 +81,17 @@ fn describe(state: &State, key: u64, python: Option<u64>) {
             Some(known::mix(native, python))
         });
         let mut called = frames.key.count as usize;
-        if called == 0 || !outer.is_some_and(frames::is_calling) {
+        if called == 0 || !outer.is_some_and(|outer| frames::is_calling(outer, since)) {
             frames.begin(Language::Native);
             called = walk(frames);
         }
         let described = match called {
             _ if frames.key.count == 0 => false,
-            0 => frames.describe(state, key),
-            called => frames.describe_called(state, key, called, outer),
+            0 => frames.describe(state, key, since),
+            called => frames.describe_called(state, key, called, outer, since),
         };
         if described {
-            DESCRIBED.insert(key);
+            DESCRIBED.insert(key, since);
         }
     });
     state.header().stack_ticks.fetch_add(state.now().wrapping_sub(begun), Ordering::Relaxed);
@@ -115,18 +115,20 @@ fn walk_called(sink: &mut impl Sink) -> Option<usize> {
     found
 }
 
-/// Tells all frames. How many of them Python called; 0 where it does not run, or they are all that there is room for.
+/// Tells all frames, but for the interpreter's own between two functions of Python: they say that one called the other, and there are three or
+/// four of them for each. How many frames Python called; 0 where it does not run, or they are all that there is room for.
 fn walk(frames: &mut Frames<DEPTH_MAX>) -> usize {
     let sink = frames;
     let mut python = python::Activations::of_this_thread();
     let (mut room, mut called) = (true, None);
     native::walk(|pc, extent| {
-        room = match python.as_mut().filter(|python| python.runs(pc, &extent)) {
-            Some(python) => {
+        room = match python.as_mut() {
+            Some(python) if python.runs(pc, &extent) => {
                 called = called.or(Some(sink.key.count as usize));
                 python.next(sink)
             }
-            None => sink.native(pc),
+            Some(python) if called.is_some() && python.is_between(pc) => true,
+            _ => sink.native(pc),
         };
         room
     });

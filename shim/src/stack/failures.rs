@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use gputrace_abi::Class;
 
-use super::known::{Known, mix};
+use super::known::{Known, last_since, mix};
 use super::rate;
 
 /// CUDA_ERROR_NOT_READY, the answer to a query.
@@ -29,8 +29,9 @@ pub(super) fn is_failure(class: Class, result: u32) -> bool {
 /// Why a failed call that ended now gets a stack; none: it gets none.
 pub(super) fn wanted(class: Class, result: u32, now: u64) -> Option<Wanted> {
     let hash = mix(mix(u64::from(result) + 1, u64::from(matches!(class, Class::Collective))), 0);
-    if !RESULTS.has(hash) {
-        RESULTS.insert(hash);
+    let since = last_since();
+    if !RESULTS.has(hash, since) {
+        RESULTS.insert(hash, since);
         TAKEN.store(now, Ordering::Relaxed);
         return Some(Wanted::First);
     }

@@ -130,18 +130,25 @@ impl<const MOST: usize> Frames<MOST> {
     }
 
     /// Writes what the collector must know to understand the stack's key, under this one: the frames that no stack had that was told of,
-    /// with the same callers. False where there was no room.
-    pub(super) fn describe(&mut self, state: &State, key: u64) -> bool {
+    /// with the same callers, `since` then. False where there was no room.
+    pub(super) fn describe(&mut self, state: &State, key: u64, since: u64) -> bool {
         let cut = if self.key.cut { CUT } else { 0 };
         let (frames, whose) = self.taken();
         let mut all = Part { frames, whose, cut };
         all.number();
-        all.tell(state, key, 0)
+        all.tell(state, key, 0, since)
     }
 
     /// The same of a stack whose first frames, so many, are native code that Python called. The others may be missing where a stack of
     /// them [`is_calling`]; they are told under that key, or one that is made of them.
-    pub(super) fn describe_called(&mut self, state: &State, key: u64, called: usize, outer: Option<u64>) -> bool {
+    pub(super) fn describe_called(
+        &mut self,
+        state: &State,
+        key: u64,
+        called: usize,
+        outer: Option<u64>,
+        since: u64,
+    ) -> bool {
         let cut = if self.key.cut { CUT } else { 0 };
         let (frames, whose) = self.taken();
         let (Some((inner, rest)), Some((no_code, whose))) =
@@ -156,22 +163,22 @@ impl<const MOST: usize> Frames<MOST> {
             if outer == 0 {
                 outer = number;
             }
-            if !CALLING.has(outer) {
-                if !rest.tell(state, outer, 0) {
+            if !CALLING.has(outer, since) {
+                if !rest.tell(state, outer, 0, since) {
                     return false;
                 }
-                CALLING.insert(outer);
+                CALLING.insert(outer, since);
             }
         }
         let mut inner = Part { frames: inner, whose: no_code, cut: 0 };
         inner.number();
-        inner.tell(state, key, outer)
+        inner.tell(state, key, outer, since)
     }
 }
 
 /// Whether a stack with this key was told of that Python calls native code from.
-pub(super) fn is_calling(key: u64) -> bool {
-    CALLING.has(key)
+pub(super) fn is_calling(key: u64, since: u64) -> bool {
+    CALLING.has(key, since)
 }
 
 /// Frames that are told together, innermost first.
@@ -197,15 +204,15 @@ impl Part<'_> {
     }
 
     /// Writes those that were not told of. `outer`: key of the stack that called the outermost. False where there was no room.
-    fn tell(self, state: &State, key: u64, outer: u64) -> bool {
-        let told = self.frames.iter().position(|frame| TOLD.has(frame.number)).unwrap_or(self.frames.len());
+    fn tell(self, state: &State, key: u64, outer: u64, since: u64) -> bool {
+        let told = self.frames.iter().position(|frame| TOLD.has(frame.number, since)).unwrap_or(self.frames.len());
         let Some((new, callers)) = self.frames.split_at_mut_checked(told) else { return false };
         let described = new.iter_mut().zip(self.whose).all(|(frame, whose)| match *whose {
-            0 => native::resolve(state, frame.offset).is_some_and(|place| {
+            0 => native::resolve(state, frame.offset, since).is_some_and(|place| {
                 (frame.key, frame.offset) = place;
                 true
             }),
-            code => python::write(state, frame.key, code),
+            code => python::write(state, frame.key, code, since),
         });
         if !described {
             return false;
@@ -222,7 +229,7 @@ impl Part<'_> {
             let (key, texts) = (if is_last { key } else { 0 }, [&callers.to_bytes()[..], text, &[]]);
             let told = state.write_texts(text_kind::STACK, key, self.cut, texts, session::now());
             if told {
-                part.iter().for_each(|frame| TOLD.insert(frame.number));
+                part.iter().for_each(|frame| TOLD.insert(frame.number, since));
             }
             if is_last || !told {
                 return told;

@@ -243,8 +243,9 @@ fn finish(state: &State, start: u64, why: Why, frames: &mut Frames<DEPTH_OF_CALL
     let key = frames.key.hash;
     // Unknown stacks are described first. Where the ring has no room, the collector learns of a stack that it does not
     // know, which counts as none.
-    if !STACKS.has(key) && frames.describe(state, key) {
-        STACKS.insert(key);
+    let since = known::since(state);
+    if !STACKS.has(key, since) && frames.describe(state, key, since) {
+        STACKS.insert(key, since);
     }
     let launches = match why {
         Why::Itself => 0,

@@ -131,23 +131,28 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, walk: *mut c
 static WRITTEN: Known = Known::new();
 
 impl Object {
+    /// From where to where it lies.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.base..self.end
+    }
+
     /// The kernel's own, which no file holds.
     pub(super) fn is_kernels(&self) -> bool {
         self.name.is_some_and(|name| name.to_bytes().ends_with(b"vdso.so.1"))
     }
 
-    /// Tells the collector about the library once; its key, or none where there was no room.
-    pub(super) fn write(&self, state: &State) -> Option<u64> {
+    /// Tells the collector about the library once, under this number; its key, or none where there was no room.
+    pub(super) fn write(&self, state: &State, since: u64) -> Option<u64> {
         let path = self.name.unwrap_or(c"").to_bytes();
         // Asked for each frame of each new stack: by words.
         let (words, rest) = path.as_chunks();
         let hash = words.iter().fold(0, |hash, word| mix(hash, u64::from_le_bytes(*word)));
         let key = mix(rest.iter().fold(hash, |hash, byte| mix(hash, u64::from(*byte))), self.base as u64);
-        if !WRITTEN.has(key) {
+        if !WRITTEN.has(key, since) {
             if !state.write_text(text_kind::MODULE, key, self.base as u64, path, session::now()) {
                 return None;
             }
-            WRITTEN.insert(key);
+            WRITTEN.insert(key, since);
         }
         Some(key)
     }

@@ -195,11 +195,16 @@ pub(super) fn extent(function: usize) -> Range<usize> {
     extent.unwrap_or(0..0)
 }
 
+/// Where the library lies that has this address; empty where none does.
+pub(super) fn library(address: usize) -> Range<usize> {
+    find::object(address).map_or(0..0, |object| object.range())
+}
+
 /// What a frame's address means outside of this process: its library's key, and the address in that library's file.
-/// None: there was no room to describe the library. Code in no library has the key 0.
-pub(super) fn resolve(state: &State, pc: u64) -> Option<(u64, u64)> {
+/// None: there was no room to describe the library, once under this number. Code in no library has the key 0.
+pub(super) fn resolve(state: &State, pc: u64, since: u64) -> Option<(u64, u64)> {
     match find::object(pc as usize - 1) {
-        Some(object) => Some((object.write(state)?, pc.wrapping_sub(object.base as u64))),
+        Some(object) => Some((object.write(state, since)?, pc.wrapping_sub(object.base as u64))),
         None => Some((0, pc)),
     }
 }

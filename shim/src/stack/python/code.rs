@@ -20,16 +20,16 @@ const LINES_BYTES: usize = 64 << 10;
 /// Bytes of a line table in one text.
 const PART_BYTES: usize = event::TEXT_MAX_BYTES / event::TEXT_SLOT_BYTES * event::TEXT_SLOT_BYTES;
 
-/// Writes what the collector needs of a code object; false where there was no room.
-pub(in crate::stack) fn write(state: &State, key: u64, code: usize) -> bool {
-    if WRITTEN.has(key) {
+/// Writes what the collector needs of a code object, once under this number; false where there was no room.
+pub(in crate::stack) fn write(state: &State, key: u64, code: usize, since: u64) -> bool {
+    if WRITTEN.has(key, since) {
         return true;
     }
     let Search::Found(python) = find::python() else { return false };
     // SAFETY: a frame of the calling thread holds the code object.
     let written = unsafe { write_code(python, state, key, code) };
     if written {
-        WRITTEN.insert(key);
+        WRITTEN.insert(key, since);
     }
     written
 }

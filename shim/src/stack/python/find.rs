@@ -28,6 +28,8 @@ pub(super) struct Python {
     pub(super) minor: u8,
     /// The code of the function that runs Python's, as far as it lies in one piece.
     pub(super) evaluation: Range<usize>,
+    /// The library that has it: the interpreter's own code.
+    pub(super) code: Range<usize>,
     this_thread: unsafe extern "C" fn() -> usize,
     is_initialized: unsafe extern "C" fn() -> c_int,
 }
@@ -143,6 +145,7 @@ fn look() -> Looked {
     if [is_initialized, code_type, text_type, bytes_type, runtime].contains(&0) {
         return Looked::Unknown;
     }
+    let evaluation = elf::anywhere(c"_PyEval_EvalFrameDefault");
     Looked::Python(Python {
         // SAFETY: the runtime's own memory, which is larger than the list of what it publishes by far.
         layout: layout::published(layout, minor, |place| unsafe { memory::word(runtime + 8 * place) })
@@ -151,7 +154,8 @@ fn look() -> Looked {
         text_type,
         bytes_type,
         minor,
-        evaluation: native::extent(elf::anywhere(c"_PyEval_EvalFrameDefault")),
+        evaluation: native::extent(evaluation),
+        code: native::library(evaluation),
         // SAFETY: CPython's function of this name has this signature.
         this_thread: unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> usize>(this_thread) },
         // SAFETY: as above.

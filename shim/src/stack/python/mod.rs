@@ -112,6 +112,11 @@ impl Activations {
         self.frame != 0 && (extent.contains(&self.mark) || self.mark == 0 && self.python.evaluation.contains(&pc))
     }
 
+    /// Whether this is the interpreter's own code, between functions of Python.
+    pub(super) fn is_between(&self, pc: usize) -> bool {
+        self.frame != 0 && self.python.code.contains(&pc)
+    }
+
     /// Tells the next group's frames, and finds where the one after it ends. False: no more are taken.
     pub(super) fn next(&mut self, sink: &mut impl Sink) -> bool {
         let room = self.tell(sink);
