@@ -3,21 +3,21 @@
 //! A chunk that was read to its end is back in the pool, so a chain is found again by its owner: it begins with the chunk that no
 //! other one of that owner leads to. Where its reader was, the chunk says ([`gputrace_abi::ring::Chunk::consumed`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use gputrace_abi::Class;
 use gputrace_abi::layout::{View, thread_state};
-use gputrace_abi::ring::{CHUNK_SLOTS, Chunk, Chunks, SHARED};
+use gputrace_abi::ring::{CHUNK_SLOTS, Chunk, Chunks, SHARED, commit_word};
 use gputrace_abi::sync::Ordering;
 
 use super::host::pending::taken_before;
 use super::{NOBODY, Process};
 use crate::accounting::{Books, ByClass, Counters, Retired};
-use crate::chain::{Assembler, Chain};
+use crate::chain::{Assembler, Chain, Item};
 use crate::heir::Will;
-use crate::heir::told::Told;
+use crate::heir::told::{Slot, Told};
 
 impl Process {
     /// Keeps what this pass read that is told once. Returns a descriptor that the heir does not have yet.
@@ -82,8 +82,8 @@ impl Process {
         left_out: &ByClass,
     ) {
         let view = *self.segment.view();
-        let told = told.and_then(|fd| Told::resume(fd).ok());
-        let (retired, elsewhere, slots) = told.as_ref().and_then(|told| told.read().ok()).unwrap_or_default();
+        self.told = told.and_then(|fd| Told::resume(fd).ok());
+        let (retired, elsewhere, mut slots) = self.told.as_ref().and_then(|told| told.read().ok()).unwrap_or_default();
         let kept: Vec<(Class, u64, u64)> = kept.collect();
         self.resume_books(&retired, &kept, left_out);
         self.resume_elsewhere(elsewhere);
@@ -109,14 +109,16 @@ impl Process {
                 row.first_chunk.store(0, Ordering::Relaxed);
             }
         }
+        let untold = untold(&view, &heads, &slots);
+        slots.extend(&untold);
         let mut words = Assembler::default();
         self.intake.read_hooks();
         self.intake.stacks.go_on(view.header().stacks_forgotten.load(Ordering::Relaxed));
         for slot in &slots {
             words.take(slot, &mut |item| self.intake.take(item, &mut ByClass::default(), NOBODY));
         }
-        self.intake.told.clear();
-        self.told = told;
+        // The next heir has what stood there before already.
+        self.intake.told = untold;
     }
 
     fn resume_books(&mut self, retired: &Retired, kept: &[(Class, u64, u64)], left_out: &ByClass) {
@@ -152,6 +154,24 @@ fn leads_nowhere(view: &View, first: u32, row: usize) -> bool {
     chunk.is_none_or(|chunk| chunk.owner() != row as u32)
 }
 
+/// What is told once and was read by a collector that ended before it had passed it on: it stands in the chunks where its readers were.
+fn untold(view: &View, heads: &BTreeMap<u32, u32>, told: &[Slot]) -> Vec<Slot> {
+    let told: HashSet<&Slot> = told.iter().collect();
+    let mut untold = Vec::new();
+    for chunk in heads.values().filter_map(|number| view.chunk(*number)) {
+        let mut words = Assembler::default();
+        for index in 0..chunk.consumed() {
+            let slot = chunk.slot(index).and_then(|slot| slot.committed(commit_word(chunk.generation(), index)));
+            let Some(slot) = slot else { continue };
+            words.take(&slot, &mut |item| match item {
+                Item::Told(slots) if slots.first().is_some_and(|first| !told.contains(first)) => untold.extend(slots),
+                _ => {}
+            });
+        }
+    }
+    untold
+}
+
 /// Where each owner's chain begins. Owners go on writing meanwhile, and take chunks that were free a moment ago.
 fn heads(view: &View) -> BTreeMap<u32, u32> {
     let mut used: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
@@ -178,10 +198,10 @@ fn heads(view: &View) -> BTreeMap<u32, u32> {
 
 #[cfg(test)]
 mod tests {
+    use gputrace_abi::event::text_kind;
     use gputrace_abi::layout::malloc_mode;
 
     use super::*;
-    use crate::chain::Item;
     use crate::support::{Memory, Thread as Writer};
 
     /// Reads all that is there; returns the numbers of the launches.
@@ -204,6 +224,34 @@ mod tests {
         }
         (seen[Class::HostFree as usize], seen[Class::OsWait as usize]) = (49_000, 100);
         assert_eq!(numbered(&seen), 1307);
+    }
+
+    #[test]
+    fn what_was_read_and_not_passed_on_is_found_where_the_reader_was() {
+        let memory = Memory::new(16 << 20, malloc_mode::SAMPLE);
+        let view = memory.view;
+        let mut writer = Writer::new(view, 1);
+        for (key, name) in
+            [(1, &b"saxpy"[..]), (2, b"a name of a kernel that takes more than one slot of sixty-four bytes")]
+        {
+            assert!(writer.bytes(text_kind::FUNCTION, key, 0, name));
+        }
+        assert!(writer.reserve(1));
+        writer.call("cuLaunchKernel", [0xf0, 1, 0, 0]);
+        let mut chain = Chain::new(&view, writer.row().first_chunk.load(Ordering::Relaxed) - 1).unwrap();
+        let mut told: Vec<Vec<Slot>> = Vec::new();
+        chain.read(&view, false, usize::MAX, |item| {
+            if let Item::Told(slots) = item {
+                told.push(slots);
+            }
+        });
+        let heads = heads(&view);
+        assert_eq!(told.len(), 2);
+        assert_eq!(untold(&view, &heads, &[]), told.concat());
+        assert_eq!(untold(&view, &heads, &told[0]), told[1]);
+        assert_eq!(untold(&view, &heads, &told.concat()), Vec::<Slot>::new());
+        assert!(writer.bytes(text_kind::FUNCTION, 3, 0, b"later"));
+        assert_eq!(untold(&view, &heads, &told.concat()), Vec::<Slot>::new(), "which is still to be read");
     }
 
     #[test]
