@@ -80,21 +80,26 @@ impl Values {
 }
 
 impl Line {
-    /// Doubles the cell until there are no more points than `most`.
+    /// Keeps one point a cell, and doubles that only as long as there are more points than `most`.
     fn thin(&mut self, most: usize) {
         self.points.sort_by_key(|(start_ns, _)| *start_ns);
+        self.merge();
         while self.points.len() > most && self.cell_ns < i64::MAX / 4 {
             let span_ns = self.points.last().map_or(0, |last| last.0).saturating_sub(self.points[0].0);
             self.cell_ns = (self.cell_ns * 2).max(span_ns / (2 * most as i64)).max(1);
-            let cell = |start_ns: i64| start_ns.div_euclid(self.cell_ns);
-            self.points.dedup_by(|next, kept| {
-                let same = cell(next.0) == cell(kept.0);
-                if same && next.1 > kept.1 {
-                    kept.1 = next.1;
-                }
-                same
-            });
+            self.merge();
         }
+    }
+
+    fn merge(&mut self) {
+        let cell = |start_ns: i64| start_ns.checked_div_euclid(self.cell_ns);
+        self.points.dedup_by(|next, kept| {
+            let same = cell(next.0).is_some_and(|of| Some(of) == cell(kept.0));
+            if same && next.1 > kept.1 {
+                kept.1 = next.1;
+            }
+            same
+        });
     }
 }
 
@@ -105,8 +110,8 @@ mod tests {
     #[test]
     fn the_highest_value_stays_however_many_there_are() {
         let mut values = Values::default();
-        for at in 0..100_000i64 {
-            let value = if at == 77_777 { 1e9 } else { (at % 100) as f64 };
+        for at in 0..1_000_000i64 {
+            let value = if at == 77_777 { 1e9 } else { (at * at % 65_537) as f64 };
             values.add(&Sample { process: None, name: "x", unit: "", start_ns: at * 1000, value });
         }
         values.finish();
