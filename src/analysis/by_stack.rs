@@ -3,12 +3,14 @@
 use super::passes::allocations::{Amount, AtStack, OfProcess};
 use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{Facts, apart, loss};
-use crate::trace::{NO_STACK, Site};
+use crate::trace::{NO_STACK, OTHER_STACKS, Site};
 use gputrace_collectors::Manifest;
 use gputrace_collectors::schema::TableId;
 
 /// Stands in place of a site for allocations of which no stack is known.
 const NONE: &str = "(no stack)";
+/// Stacks of each of which there is little.
+const OTHERS: &str = "(other stacks)";
 /// Stacks of a table: each has all of its frames in JSON.
 const MOST: usize = 200;
 
@@ -41,7 +43,7 @@ pub(crate) struct OfStack<'a> {
 /// Less is what rounding left of sums and differences of weights.
 const DUST: f64 = 0.5;
 
-/// All stacks of which there is some of a quantity, most first.
+/// All stacks of which there is some of a quantity, most first; others together last.
 pub(super) fn largest<'a>(facts: &'a Facts<'_>, of: impl Fn(&OfStack<'a>) -> f64) -> Vec<OfStack<'a>> {
     let all = facts.allocations.stacks.iter().filter_map(|((process_id, stack_id), stack)| {
         let process = facts.allocations.processes.get(process_id)?;
@@ -49,7 +51,9 @@ pub(super) fn largest<'a>(facts: &'a Facts<'_>, of: impl Fn(&OfStack<'a>) -> f64
     });
     let mut all: Vec<(f64, OfStack<'a>)> = all.map(|stack| (of(&stack), stack)).filter(|(of, _)| *of > DUST).collect();
     all.sort_by(|(a_of, a), (b_of, b)| {
-        b_of.total_cmp(a_of)
+        let others = |stack: &OfStack<'_>| stack.stack_id == OTHER_STACKS;
+        (others(a).cmp(&others(b)))
+            .then_with(|| b_of.total_cmp(a_of))
             .then_with(|| (facts.place(a.process_id), a.stack_id).cmp(&(facts.place(b.process_id), b.stack_id)))
     });
     all.into_iter().map(|(_, stack)| stack).collect()
@@ -70,8 +74,9 @@ impl OfStack<'_> {
     /// A row: process, line, these values, what tells it apart, file, all of the stack and its id.
     fn row<const N: usize>(&self, facts: &Facts<'_>, values: [Value; N], via: Option<String>) -> Vec<Value> {
         let site = self.site(facts);
-        let id = (self.stack_id != NO_STACK).then(|| self.stack_id.to_string());
-        let head = [facts.label(self.process_id).into(), site.map_or_else(|| NONE.to_owned(), Site::short).into()];
+        let id = (self.stack_id >= 0).then(|| self.stack_id.to_string());
+        let none = if self.stack_id == OTHER_STACKS { OTHERS } else { NONE };
+        let head = [facts.label(self.process_id).into(), site.map_or_else(|| none.to_owned(), Site::short).into()];
         let tail = [via.into(), site.map(Site::place).into(), facts.stacks.whole(self.stack_id).into(), id.into()];
         head.into_iter().chain(values).chain(tail).collect()
     }

@@ -58,6 +58,21 @@ impl<K: Hash + Eq + Copy, V: Default> Groups<K, V> {
         self.items.len() - 1
     }
 
+    /// How many keys there are.
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Takes out what is not wanted any more.
+    pub(crate) fn take_where(&mut self, mut gone: impl FnMut(&K, &V) -> bool) -> Vec<(K, V)> {
+        let (taken, left): (Vec<_>, Vec<_>) = self.items.drain(..).partition(|(key, value)| gone(key, value));
+        self.items = left;
+        self.next = (0..self.items.len()).collect();
+        self.last = 0;
+        self.index = self.items.iter().enumerate().map(|(at, (key, _))| (*key, at)).collect();
+        taken
+    }
+
     /// The value of a key, if there is one.
     pub(crate) fn get(&self, key: &K) -> Option<&V> {
         self.index.get(key).map(|i| &self.items[*i].1)

@@ -18,7 +18,7 @@ use super::output::Output;
 use super::{Written, outside};
 use crate::analysis::{Facts, Need};
 use crate::cli::{ExportAt, ExportOf, ExportValue};
-use crate::trace::{Filter, Frame, NO_STACK, Stacks, Trace};
+use crate::trace::{Filter, Frame, NO_STACK, OTHER_STACKS, Stacks, Trace};
 
 pub(crate) use flames::flames;
 
@@ -171,7 +171,11 @@ impl<'f, 't> Sums<'f, 't> {
             None => frames.extend(self.facts.stacks.frames(line.stack_id)),
         }
         if frames.len() == called {
-            let unknown = if line.stack_id == NO_STACK { "[no stack]" } else { "[lost stack]" };
+            let unknown = match line.stack_id {
+                NO_STACK => "[no stack]",
+                OTHER_STACKS => "[other stacks]",
+                _ => "[lost stack]",
+            };
             frames.push(named(unknown.to_owned()));
         }
         Ok(frames)

@@ -18,6 +18,8 @@ use tree::Tree;
 
 /// Stands for a missing `stack_id`: real ids are not negative.
 pub(crate) const NO_STACK: i64 = -1;
+/// Stands for stacks that are too many to be told apart.
+pub(crate) const OTHER_STACKS: i64 = -2;
 
 /// The sites of the stacks that a report needs, and the frames of all.
 #[derive(Debug, Default)]

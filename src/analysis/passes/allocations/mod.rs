@@ -8,6 +8,7 @@
 //!
 //! Of a part of a trace what was allocated before is live when it begins, and may be its peak; everything else is of the part.
 
+mod room;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,9 @@ pub(crate) const SHORT_NS: i64 = 1_000_000;
 /// gives back what it has, that are left out.
 const SLICES: usize = 100;
 const LEFT_OUT: usize = 10;
+
+/// Stacks that have something live: 2 GB. There is room for the others always.
+const MOST_STACKS: usize = 4_000_000;
 
 /// What was allocated.
 #[derive(Clone, Copy, Debug, Default)]
@@ -125,6 +129,8 @@ pub(crate) struct Allocations {
     pub(crate) stacks: Groups<(i64, i64), AtStack>,
     /// By process and thread.
     pub(crate) threads: Groups<(i64, i32), OfThread>,
+    /// At so many stacks room is made for more.
+    room: usize,
     beats: FxHashMap<i64, Beat>,
     cursors: [Cursor; 2],
     parts: PartsOf,
@@ -134,8 +140,9 @@ impl Default for Allocations {
     fn default() -> Self {
         Allocations {
             processes: Groups::default(),
-            stacks: Groups::new(200_000, (OTHER, NO_STACK)),
+            stacks: Groups::new(MOST_STACKS, (OTHER, NO_STACK)),
             threads: Groups::new(10_000, (OTHER, 0)),
+            room: 0,
             beats: FxHashMap::default(),
             cursors: Default::default(),
             parts: PartsOf::default(),
@@ -262,7 +269,7 @@ impl Allocations {
 
     /// Ids of all stacks.
     pub(crate) fn stacks(&self) -> FxHashSet<i64> {
-        self.stacks.iter().map(|((_, stack_id), _)| *stack_id).filter(|id| *id != NO_STACK).collect()
+        self.stacks.iter().map(|((_, stack_id), _)| *stack_id).filter(|id| *id >= 0).collect()
     }
 }
 
@@ -384,6 +391,9 @@ impl Pass for Allocations {
         let (stack_id, bytes, weight) =
             (rows.i64_or("stack_id", NO_STACK), rows.i64("bytes"), rows.f64("weight_bytes"));
         for row in 0..rows.len {
+            if row % 1024 == 0 {
+                self.make_room();
+            }
             let amount = Amount::of(bytes[row], weight[row], calls[row]);
             let whose = (process_id[row], stack_id[row]);
             if self.parts.is_gone(whose.0) {

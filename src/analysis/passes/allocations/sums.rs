@@ -85,6 +85,13 @@ impl Amount {
 }
 
 impl Timed {
+    fn merge(&mut self, other: Timed) {
+        self.rows += other.rows;
+        self.calls += other.calls;
+        self.ns += other.ns;
+        self.squares += other.squares;
+    }
+
     fn add(&mut self, calls: f64, ns: f64) {
         self.rows += 1;
         self.calls += calls;
@@ -103,6 +110,13 @@ impl Calls {
                 self.slow.add(calls, ns as f64);
             }
         }
+    }
+
+    /// Those of another one too.
+    pub(super) fn merge(&mut self, other: Calls) {
+        self.calls += other.calls;
+        self.timed.merge(other.timed);
+        self.slow.merge(other.slow);
     }
 
     /// How many calls one that was timed stands for.
@@ -135,6 +149,13 @@ impl Mapped {
             self.bytes[usize::from(reserved)] += bytes;
         }
         self.live[usize::from(reserved)] += bytes;
+    }
+
+    /// That of another one too.
+    pub(super) fn merge(&mut self, other: Mapped) {
+        self.calls += other.calls;
+        self.bytes.iter_mut().zip(other.bytes).for_each(|(own, others)| *own += others);
+        self.live.iter_mut().zip(other.live).for_each(|(own, others)| *own += others);
     }
 
     /// The same, given back.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::analysis::{Facts, Need};
+use crate::trace::OTHER_STACKS;
 use crate::trace::testing::{START, TestTrace};
 
 /// The pass over a trace.
@@ -74,6 +75,39 @@ fn sums_at_the_peak_are_those_of_a_plain_model() {
             assert_eq!(found.stacks.get(&(1, *stack)).unwrap().at_peak(process).bytes, peak.1[which]);
         }
     });
+}
+
+/// As many as are too many, of 16 bytes each, freed or not, and after them those that matter.
+#[test]
+fn of_too_many_stacks_the_largest_are_told_whenever_they_came_and_nothing_is_lost() {
+    for leaks in [false, true] {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000_000_000);
+        let early = trace.stack("early", "/home/u/x.py", 1);
+        let late = trace.stack("late", "/home/u/x.py", 2);
+        let many: Vec<i64> = (0..9_000).map(|line| trace.stack("many", "/home/u/x.py", 10 + line)).collect();
+        let mut thread = trace.thread(1, 11);
+        let first = thread.malloc_at(early, 5_000_000, 5_000_000.0);
+        thread.free_block(&first);
+        for stack in &many {
+            let block = thread.malloc_at(*stack, 16, 16.0);
+            if !leaks {
+                thread.free_block(&block);
+            }
+        }
+        thread.malloc_at(late, 7_000_000, 7_000_000.0);
+        of(&trace, |found| {
+            let process = found.processes.get(&1).unwrap();
+            let of = |stack| found.stacks.get(&(1, stack)).unwrap();
+            assert_eq!((of(early).sums.all.bytes, of(late).live.bytes), (5e6, 7e6));
+            assert_eq!(of(late).at_peak(process).bytes, 7e6);
+            let all: f64 = found.stacks.iter().map(|(_, stack)| stack.sums.all.bytes).sum();
+            assert_eq!(all, 12e6 + 9_000.0 * 16.0);
+            let at_peak: f64 = found.stacks.iter().map(|(_, stack)| stack.at_peak(process).bytes).sum();
+            assert_eq!((at_peak, process.peak.bytes), (process.peak.bytes, if leaks { 7.144e6 } else { 7e6 }));
+            assert_eq!(found.stacks.get(&(1, OTHER_STACKS)).is_some(), !leaks);
+        });
+    }
 }
 
 #[test]
