@@ -4,6 +4,7 @@ mod arenas;
 mod calls;
 mod estimates;
 mod odd;
+mod operators;
 mod peers;
 mod pending;
 mod stacks;

@@ -156,6 +156,11 @@ pub(crate) fn program_by(compiler: &str, name: &str, tag: &str, flags: &[&str]) 
     compiled(compiler, name, &format!("{name}-{compiler}-{tag}"), flags)
 }
 
+/// A program or library of `tests/programs/<name>.cc`.
+pub(crate) fn cpp_program_with(name: &str, tag: &str, flags: &[&str]) -> PathBuf {
+    compiled("c++", name, &format!("{name}-cpp-{tag}"), flags)
+}
+
 /// A shared library made of `tests/programs/<name>.c`.
 pub(crate) fn library(name: &str) -> PathBuf {
     compiled("cc", name, &format!("lib{name}.so"), &["-shared", "-fPIC"])
@@ -175,9 +180,10 @@ pub(crate) fn linked_with_library(name: &str, folder: &Path, more: &[&str]) -> V
 /// Compiles a program or library of `tests/programs`.
 fn compiled<S: AsRef<OsStr>>(compiler: &str, source: &str, product: &str, flags: &[S]) -> PathBuf {
     let sources = repository().join("tests/programs");
-    let source = sources.join(format!("{source}.c"));
+    let (extension, standard) = if compiler == "c++" { ("cc", "-std=c++17") } else { ("c", C_FLAGS[0]) };
+    let source = sources.join(format!("{source}.{extension}"));
     let mut command = Command::new(compiler);
-    command.args(C_FLAGS).arg("-I").arg(&sources).arg(&source).args(flags).arg("-ldl");
+    command.arg(standard).args(&C_FLAGS[1..]).arg("-I").arg(&sources).arg(&source).args(flags).arg("-ldl");
     let mut inputs = files_in(&sources);
     inputs.retain(|file| *file == source || file.extension().is_some_and(|e| e == "h"));
     made(command, product, &inputs)

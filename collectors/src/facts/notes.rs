@@ -60,7 +60,10 @@ pub(crate) fn notes(bits: u32, past: &[manifest::Past], patched: bool) -> Vec<St
             "malloc is not libc's: calls are passed to another allocator, which was preloaded or linked",
         ),
         (note::NO_ARENAS, "--malloc-arenas has nothing to ask here: malloc is not glibc's, or older than glibc 2.33"),
-        (note::OTHER_NEW, "that allocator has an operator new of its own: what C++ allocates by it is missing"),
+        (
+            note::OTHER_NEW,
+            "that allocator has an operator new of its own, and slots that lead to it could not be written to: what C++ allocates by them is missing",
+        ),
         (note::CONTEXTS_FULL, "too many CUDA contexts: some events have no context"),
         (note::SANITIZER, SANITIZER),
         (note::OWN_MALLOC, OWN_MALLOC),

@@ -40,7 +40,7 @@ pub const METAL_TIMES_LOST: u32 = 1 << 17;
 pub const METAL_HOOKS_LATE: u32 = 1 << 18;
 /// The program ended before all was told of what its GPU did.
 pub const GPU_TIME_CUT: u32 = 1 << 19;
-/// C++'s operator new is of the allocator that stands before libc's malloc, and need not come to malloc.
+/// C++'s operator new is of the allocator that stands before libc's malloc, and calls of it could not be led to us.
 pub const OTHER_NEW: u32 = 1 << 20;
 /// Python is here, and gives out small objects from pools of its own.
 pub const PYTHON_POOLS: u32 = 1 << 21;

@@ -11,6 +11,7 @@ use gputrace_abi::event::past;
 use gputrace_abi::layout::{note, route};
 
 use super::{copies, driver, elf, nccl, scope};
+use crate::hooks::alloc::operators;
 use crate::hooks::cupti;
 use crate::{gpu_time, hooks, names, session, stack};
 
@@ -225,6 +226,7 @@ unsafe fn answer(
 ) -> Answer {
     let pass = Answer { jump: next.address(), value: 0 };
     stack::symbol_is_looked_up();
+    operators::look_again();
     if name.is_null() {
         return pass;
     }
@@ -304,6 +306,7 @@ unsafe fn call_dlvsym(handle: usize, name: *const c_char, version: *const c_char
 /// Only looks: what is known of call sites is no longer true of the addresses of a library that goes.
 unsafe extern "C" fn answer_dlclose(_handle: *mut c_void) -> Answer {
     driver::pin();
+    operators::look_again();
     scope::look_at_global_scope(0);
     copies::library_closes();
     Answer { jump: DLCLOSE.address(), value: 0 }
@@ -313,6 +316,7 @@ unsafe extern "C" fn answer_dlclose(_handle: *mut c_void) -> Answer {
 /// and the report should say so.
 unsafe extern "C" fn answer_dlopen(file: *const c_char, mode: c_int) -> Answer {
     driver::pin();
+    operators::look_again();
     scope::look_at_global_scope(mode);
     stack::library_opens();
     // SAFETY: null or a C string, as dlopen demands.

@@ -24,6 +24,8 @@ pub(crate) mod procaddr;
 #[cfg(target_os = "linux")]
 pub(crate) mod scope;
 #[cfg(target_os = "linux")]
+pub(crate) mod slots;
+#[cfg(target_os = "linux")]
 pub(crate) mod variadic;
 #[cfg(target_os = "linux")]
 mod versions;

@@ -1,7 +1,7 @@
 //! System calls without libc: they leave errno alone, cannot be interposed, and need no symbol version.
 
 use core::ffi::{CStr, c_char};
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 use super::Errno;
 use crate::interpose::elf;
@@ -243,6 +243,29 @@ pub(crate) fn map(bytes: usize, file: Option<&Fd>) -> Result<*mut u8, Errno> {
 pub(crate) unsafe fn unmap(at: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise.
     let _ = unsafe { call(libc::SYS_munmap, [at as usize, bytes, 0, 0, 0, 0]) };
+}
+
+/// Whether a word can be written to, which stays as it is.
+pub(crate) fn is_writable(word: &AtomicUsize) -> bool {
+    // FUTEX_WAKE_OP with FUTEX_OP_OR and 0: the kernel writes what it read, in one, and wakes whoever waits for it, which is nobody.
+    const OR_NOTHING: usize = 2 << 28;
+    let other = AtomicU32::new(0);
+    let operation = (libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG) as usize;
+    let args = [other.as_ptr() as usize, operation, 0, 0, word.as_ptr() as usize, OR_NOTHING];
+    // SAFETY: the kernel reads and writes half a word as one who had it could, and tells where it must not.
+    unsafe { call(libc::SYS_futex, args) }.is_ok()
+}
+
+/// Gives the page of an address this protection. False: it has the one that it had.
+///
+/// # Safety
+/// Everybody whose page it is can live with that.
+pub(crate) unsafe fn protect(address: usize, protection: i32) -> bool {
+    // The sizes that pages have: the kernel refuses what does not begin with one.
+    [4 << 10, 16 << 10, 64 << 10].into_iter().any(|page: usize| {
+        // SAFETY: the caller's promise.
+        unsafe { call(libc::SYS_mprotect, [address & !(page - 1), page, protection as usize, 0, 0, 0]) }.is_ok()
+    })
 }
 
 /// Leaves memory out of core dumps, which are the program's.

@@ -129,7 +129,7 @@ pub(super) unsafe extern "C" fn malloc_usable_size<const FULL: bool>(block: *mut
 /// `void free(void *block)`
 pub(super) unsafe extern "C" fn free<const FULL: bool>(block: *mut c_void) {
     // SAFETY: the program's own argument.
-    freed::<FULL>(block as usize, || unsafe { next::free()(block) });
+    freed::<FULL>(FREE, block as usize, || unsafe { next::free()(block) });
 }
 
 /// `void free_sized(void *block, size_t size)`: to free, which every allocator has.
@@ -159,8 +159,13 @@ fn registered() -> Option<(&'static State, &'static ThreadRow)> {
     thread::state_slow().and_then(|state| Some((state, state.row()?)))
 }
 
+/// An allocation of so many bytes by the hook of this number.
 #[inline(always)]
-fn allocation<const FULL: bool>(number: u16, bytes: usize, original: impl FnOnce() -> *mut c_void) -> *mut c_void {
+pub(super) fn allocation<const FULL: bool>(
+    number: u16,
+    bytes: usize,
+    original: impl FnOnce() -> *mut c_void,
+) -> *mut c_void {
     if FULL {
         let Some((state, row)) = known().or_else(registered) else { return original() };
         return record_alloc::<FULL>(state, row, number, bytes, 0, original);
@@ -233,26 +238,26 @@ fn record_alloc<const FULL: bool>(
     block
 }
 
-/// A free of a block that may have been recorded, or of a thread without a state.
+/// A free, by the hook of this number, of a block that may have been recorded, or of a thread without a state.
 #[inline(always)]
-fn freed<const FULL: bool>(block: usize, original: impl FnOnce()) {
+pub(super) fn freed<const FULL: bool>(number: u16, block: usize, original: impl FnOnce()) {
     if !FULL {
-        return sampled_free(block, original);
+        return sampled_free(number, block, original);
     }
     match known().or_else(registered) {
-        Some((state, row)) if block != 0 => record_free::<FULL>(state, row, block, original),
+        Some((state, row)) if block != 0 => record_free::<FULL>(state, row, number, block, original),
         _ => original(),
     }
 }
 
 #[inline(always)]
-fn sampled_free(block: usize, original: impl FnOnce()) {
+fn sampled_free(number: u16, block: usize, original: impl FnOnce()) {
     if block == 0 {
         return original();
     }
     let Some((state, row)) = known().or_else(registered) else { return original() };
     if tracked::may_be(block) && tracked::remove(block) {
-        return record_free::<false>(state, row, block, original);
+        return record_free::<false>(state, row, number, block, original);
     }
     count::<FREED>(row);
     original();
@@ -260,7 +265,7 @@ fn sampled_free(block: usize, original: impl FnOnce()) {
 
 /// The block is free from the event's start on: another thread may have it before the call returns.
 #[inline(always)]
-fn record_free<const FULL: bool>(state: &State, row: &ThreadRow, block: usize, original: impl FnOnce()) {
+fn record_free<const FULL: bool>(state: &State, row: &ThreadRow, number: u16, block: usize, original: impl FnOnce()) {
     if FULL {
         culling::tell_before(state, block);
     }
@@ -272,19 +277,19 @@ fn record_free<const FULL: bool>(state: &State, row: &ThreadRow, block: usize, o
     let start = state.now();
     if !timed {
         // Written before: a heap that is corrupt may end the process there.
-        write_free(state, row, block, [start, start]);
+        write_free(state, row, number, block, [start, start]);
         return original();
     }
     original();
-    write_free(state, row, block, [start, state.now()]);
+    write_free(state, row, number, block, [start, state.now()]);
 }
 
 #[inline(always)]
-fn write_free(state: &State, row: &ThreadRow, block: usize, [start, end]: [u64; 2]) {
+fn write_free(state: &State, row: &ThreadRow, number: u16, block: usize, [start, end]: [u64; 2]) {
     let (Some(seen), Some(chosen)) = (row.seen.get(FREED), row.chosen.get(FREED)) else { return };
     local::increment(seen);
     local::increment(chosen);
-    record::write(state, FREE, Class::HostFree, start, end, [block as u64, 0, 0, 0]);
+    record::write(state, number, Class::HostFree, start, end, [block as u64, 0, 0, 0]);
 }
 
 /// Frees the old block and allocates the new one, as far as the books are concerned.
@@ -322,7 +327,7 @@ fn resize<const FULL: bool>(
             && let Some((state, row)) = registered()
             && !state.is_paused()
         {
-            write_free(state, row, old, [before, before]);
+            write_free(state, row, FREE, old, [before, before]);
         }
         new
     })

@@ -34,34 +34,50 @@ pub(super) use super::short as first;
 
 /// `void *malloc(size_t size)`
 pub(super) unsafe extern "C" fn malloc(bytes: usize) -> *mut c_void {
-    let Some((thread, known)) = Thread::own().and_then(|thread| Some((thread, thread.knows(MALLOC, bytes)?))) else {
-        // SAFETY: the program's own argument.
-        return unsafe { calls::malloc::<true>(bytes) };
-    };
-    // SAFETY: as above.
-    put(thread, unsafe { next::malloc()(bytes) }, known)
+    // SAFETY: the program's own argument, passed on one way or the other.
+    allocation(MALLOC, bytes, || unsafe { next::malloc()(bytes) }, || unsafe { calls::malloc::<true>(bytes) })
 }
 
 /// `void *calloc(size_t count, size_t size)`
 pub(super) unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let bytes = count.saturating_mul(size);
-    let Some((thread, known)) = Thread::own().and_then(|thread| Some((thread, thread.knows(CALLOC, bytes)?))) else {
-        // SAFETY: the program's own arguments.
-        return unsafe { calls::calloc::<true>(count, size) };
-    };
-    // SAFETY: as above.
-    put(thread, unsafe { next::calloc()(count, size) }, known)
+    // SAFETY: the program's own arguments, passed on one way or the other.
+    allocation(
+        CALLOC,
+        bytes,
+        || unsafe { next::calloc()(count, size) },
+        || unsafe { calls::calloc::<true>(count, size) },
+    )
 }
 
 /// `void free(void *block)`
 pub(super) unsafe extern "C" fn free(block: *mut c_void) {
-    // Before the call: another thread may get the address as soon as it is free.
-    if block.is_null() || Thread::own().is_some_and(|thread| thread.counts_free(block as usize)) {
-        // SAFETY: the program's own argument.
-        return unsafe { next::free()(block) };
+    // SAFETY: the program's own argument, passed on one way or the other.
+    freed(block as usize, || unsafe { next::free()(block) }, || unsafe { calls::free::<true>(block) });
+}
+
+/// An allocation by this function of the table's: its word is put there, or it goes the way of those that are recorded.
+#[inline(always)]
+pub(super) fn allocation(
+    function: u64,
+    bytes: usize,
+    original: impl FnOnce() -> *mut c_void,
+    recorded: impl FnOnce() -> *mut c_void,
+) -> *mut c_void {
+    match Thread::own().and_then(|thread| Some((thread, thread.knows(function, bytes)?))) {
+        Some((thread, known)) => put(thread, original(), known),
+        None => recorded(),
     }
-    // SAFETY: as above.
-    unsafe { calls::free::<true>(block) };
+}
+
+/// A free: its block's word is taken out and counted, or it goes the way of those that are recorded.
+#[inline(always)]
+pub(super) fn freed(block: usize, original: impl FnOnce(), recorded: impl FnOnce()) {
+    // Before the call: another thread may get the address as soon as it is free.
+    match block == 0 || Thread::own().is_some_and(|thread| thread.counts_free(block)) {
+        true => original(),
+        false => recorded(),
+    }
 }
 
 #[inline(always)]

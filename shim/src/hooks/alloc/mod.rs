@@ -12,6 +12,8 @@ mod entry;
 mod interposed;
 #[cfg(target_os = "linux")]
 pub(crate) mod maps;
+#[cfg(target_os = "linux")]
+pub(crate) mod operators;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod quick;
 #[cfg(target_os = "linux")]
@@ -49,7 +51,7 @@ pub(crate) const FIRST: u16 = super::FIRST_OF_ALLOC;
 
 /// The functions.
 #[cfg(target_os = "linux")]
-pub(crate) static LIST: [Function; 16] = [
+pub(crate) static LIST: [Function; 18] = [
     function("malloc", Class::HostAlloc, detail::NONE),
     function("calloc", Class::HostAlloc, detail::NONE),
     function("realloc", Class::HostAlloc, detail::REALLOC),
@@ -66,6 +68,8 @@ pub(crate) static LIST: [Function; 16] = [
     function("brk", Class::HostAlloc, detail::MAP),
     function("sbrk", Class::HostAlloc, detail::MAP),
     function("munmap", Class::HostFree, detail::MAP),
+    function("operator new", Class::HostAlloc, detail::NONE),
+    function("operator delete", Class::HostFree, detail::NONE),
 ];
 
 /// The functions.
@@ -119,4 +123,6 @@ mod number {
     pub(super) const BRK: u16 = FIRST + 13;
     pub(super) const SBRK: u16 = FIRST + 14;
     pub(super) const MUNMAP: u16 = FIRST + 15;
+    pub(super) const OPERATOR_NEW: u16 = FIRST + 16;
+    pub(super) const OPERATOR_DELETE: u16 = FIRST + 17;
 }

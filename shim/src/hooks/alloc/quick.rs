@@ -21,27 +21,27 @@ pub(super) const COUNTDOWN: usize = State::COUNTDOWN_AT;
 pub(super) const SEEN_ALLOC: usize = offset_of!(ThreadRow, seen) + 8 * Class::HostAlloc as usize;
 pub(super) const SEEN_FREE: usize = offset_of!(ThreadRow, seen) + 8 * Class::HostFree as usize;
 
-/// The whole entry of an allocation: `$bytes` holds its size once `$before` has run, which may go to 2, the long way.
+/// The whole entry of an allocation: `$bytes` holds its size once `$before` has run, which may go to 2, the long way. `$next` and `$long`
+/// are where the two ways jump to, in words of `$operand`.
 macro_rules! allocation {
-    ($entry:ident, $bytes:literal $(, $before:literal)*) => {
+    ($bytes:literal, [$($before:literal),*], $next:literal, $long:literal, $($operand:tt)*) => {
         core::arch::naked_asm!(
             $($before,)*
             "mov rcx, qword ptr [rip + gputrace_sampled@GOTTPOFF]",
             "mov rcx, qword ptr fs:[rcx]",
             "test rcx, rcx",
             "je 2f",
-            "mov rdx, qword ptr [rcx + {row}]",
+            "mov r8, qword ptr [rcx + {row}]",
             concat!("sub qword ptr [rcx + {countdown}], ", $bytes),
             "jbe 3f", // unsigned: half of all memory and more is longer than any distance, too
-            "inc qword ptr [rdx + {seen}]",
-            "jmp qword ptr [rip + {next}]",
+            "inc qword ptr [r8 + {seen}]",
+            concat!("jmp ", $next),
             concat!("3: add qword ptr [rcx + {countdown}], ", $bytes),
-            "2: jmp qword ptr [rip + {target}]",
+            concat!("2: jmp ", $long),
             row = const quick::ROW,
             countdown = const quick::COUNTDOWN,
             seen = const quick::SEEN_ALLOC,
-            next = sym $entry::NEXT,
-            target = sym $entry::TARGET,
+            $($operand)*
         )
     };
 }
@@ -49,7 +49,7 @@ pub(super) use allocation;
 
 /// The whole entry of free: [`crate::tracked::may_be`] says whether the block may have been recorded.
 macro_rules! free {
-    ($entry:ident) => {
+    ($next:literal, $long:literal, $($operand:tt)*) => {
         core::arch::naked_asm!(
             "mov rax, qword ptr [rip + gputrace_sampled@GOTTPOFF]",
             "mov rax, qword ptr fs:[rax]",
@@ -64,14 +64,13 @@ macro_rules! free {
             "test rax, rax",
             "je 2f",
             "inc qword ptr [rax + {seen}]",
-            "jmp qword ptr [rip + {next}]",
-            "2: jmp qword ptr [rip + {target}]",
+            concat!("jmp ", $next),
+            concat!("2: jmp ", $long),
             cell_bits = const tracked::CELL_BITS,
             filter = sym tracked::FILTER,
             row = const quick::ROW,
             seen = const quick::SEEN_FREE,
-            next = sym $entry::NEXT,
-            target = sym $entry::TARGET,
+            $($operand)*
         )
     };
 }
@@ -80,14 +79,23 @@ pub(super) use free;
 /// What an entry does.
 macro_rules! entry {
     (malloc) => {
-        quick::allocation!(malloc, "rdi")
+        quick::entry!(malloc, allocation!("rdi", []))
     };
     // The product's upper half replaces no argument that the long way needs: rdx is calloc's third, and it has two.
     (calloc) => {
-        quick::allocation!(calloc, "rax", "mov rax, rdi", "mul rsi", "jo 2f")
+        quick::entry!(calloc, allocation!("rax", ["mov rax, rdi", "mul rsi", "jo 2f"]))
     };
     (free) => {
-        quick::free!(free)
+        quick::entry!(free, free!())
+    };
+    ($entry:ident, $way:ident!($($what:tt),*)) => {
+        quick::$way!(
+            $($what,)*
+            "qword ptr [rip + {next}]",
+            "qword ptr [rip + {target}]",
+            next = sym $entry::NEXT,
+            target = sym $entry::TARGET,
+        )
     };
     ($other:ident) => {
         core::arch::naked_asm!("endbr64", "jmp qword ptr [rip + {target}]", target = sym $other::TARGET)

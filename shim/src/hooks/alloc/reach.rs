@@ -2,6 +2,7 @@
 
 use gputrace_abi::layout::note;
 
+use super::operators;
 use crate::interpose::elf;
 use crate::{attach, session};
 
@@ -19,10 +20,7 @@ pub(crate) fn out_of_reach() -> u32 {
     }
 }
 
-/// Notes in the segment whether another allocator stands between us and libc, and whether C++ goes past its malloc.
-///
-/// Its operator new is not hooked: a symbol of ours for it would be found before the C++ library of every plugin that brings
-/// its own, and which of these to call then, and for how long it stays loaded, nobody could say.
+/// Notes in the segment whether another allocator stands between us and libc. What C++ has of it past its malloc is led to us.
 pub(crate) fn note_allocator() {
     let malloc = elf::next_definition(c"malloc");
     // Nothing comes after us in a process that was attached to, and its malloc does not come to us.
@@ -30,8 +28,5 @@ pub(crate) fn note_allocator() {
         return;
     }
     session::say(note::OTHER_MALLOC);
-    let operator_new = elf::next_definition(c"_Znwm");
-    if operator_new != 0 && elf::range_of(operator_new) == elf::range_of(malloc) {
-        session::say(note::OTHER_NEW);
-    }
+    operators::lead(malloc);
 }

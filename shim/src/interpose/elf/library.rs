@@ -1,6 +1,7 @@
 //! One loaded library: its dynamic section and what DT_GNU_HASH says about a name.
 
 use core::ffi::{CStr, c_char};
+use core::sync::atomic::AtomicUsize;
 
 /// Entries of the dynamic section that a look-up needs.
 pub(crate) struct Library {
@@ -20,6 +21,14 @@ struct Dynamic {
     value: usize,
 }
 
+/// `Elf64_Rela`.
+#[repr(C)]
+struct Relocation {
+    offset: usize,
+    info: u64,
+    addend: i64,
+}
+
 #[repr(C)]
 struct Symbol {
     name: u32,
@@ -32,14 +41,26 @@ struct Symbol {
 
 const DT_NULL: i64 = 0;
 const DT_NEEDED: i64 = 1;
+const DT_PLTRELSZ: i64 = 2;
 const DT_STRTAB: i64 = 5;
 const DT_SYMTAB: i64 = 6;
+const DT_RELA: i64 = 7;
+const DT_RELASZ: i64 = 8;
 const DT_SONAME: i64 = 14;
+const DT_SYMBOLIC: i64 = 16;
+const DT_JMPREL: i64 = 23;
+const DT_FLAGS: i64 = 30;
+const DF_SYMBOLIC: usize = 2;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
 const DT_VERSYM: i64 = 0x6fff_fff0;
 const STT_OBJECT: u8 = 1;
 const STT_FUNC: u8 = 2;
 const HIDDEN_VERSION: u16 = 0x8000;
+/// `R_*_GLOB_DAT` and `R_*_JUMP_SLOT`.
+#[cfg(target_arch = "x86_64")]
+const SLOTS: [u32; 2] = [6, 7];
+#[cfg(target_arch = "aarch64")]
+const SLOTS: [u32; 2] = [1025, 1026];
 
 impl Library {
     /// The library that is loaded at `base` and whose dynamic section is at `dynamic`.
@@ -56,8 +77,7 @@ impl Library {
         loop {
             // SAFETY: the dynamic section of a loaded library, ended by DT_NULL.
             let Dynamic { tag, value } = unsafe { entry.read() };
-            // The loader relocates these addresses in place, but not those of the vDSO.
-            let address = if value < base { base.wrapping_add(value) } else { value };
+            let address = library.address(value);
             match tag {
                 DT_NULL => break,
                 DT_STRTAB => library.strings = address,
@@ -71,6 +91,73 @@ impl Library {
             entry = unsafe { entry.add(1) };
         }
         (library.strings != 0 && library.symbols != 0 && library.gnu_hash != 0).then_some(library)
+    }
+
+    /// The loader relocates the addresses of a dynamic section in place, but not those of the vDSO.
+    fn address(&self, value: usize) -> usize {
+        if value < self.base { self.base.wrapping_add(value) } else { value }
+    }
+
+    /// The value of the entry with this tag; 0 when there is none.
+    ///
+    /// # Safety
+    /// The library is still loaded.
+    unsafe fn entry(&self, wanted: i64) -> usize {
+        let mut entry = self.dynamic;
+        loop {
+            // SAFETY: the dynamic section of a loaded library, ended by DT_NULL.
+            match unsafe { entry.read() } {
+                Dynamic { tag, value } if tag == wanted => return value,
+                Dynamic { tag: DT_NULL, .. } => return 0,
+                // SAFETY: the entry was not the last.
+                _ => entry = unsafe { entry.add(1) },
+            }
+        }
+    }
+
+    /// Whether it finds its own definitions before those of others.
+    ///
+    /// # Safety
+    /// The library is still loaded.
+    pub(in crate::interpose) unsafe fn is_symbolic(&self) -> bool {
+        let mut entry = self.dynamic;
+        loop {
+            // SAFETY: the dynamic section of a loaded library, ended by DT_NULL.
+            match unsafe { entry.read() } {
+                Dynamic { tag: DT_SYMBOLIC, .. } => return true,
+                Dynamic { tag: DT_FLAGS, value } if value & DF_SYMBOLIC != 0 => return true,
+                Dynamic { tag: DT_NULL, .. } => return false,
+                // SAFETY: the entry was not the last.
+                _ => entry = unsafe { entry.add(1) },
+            }
+        }
+    }
+
+    /// Shows the words in which the loader puts, or put, where functions and variables are that the library asks for by name.
+    ///
+    /// # Safety
+    /// The library is still loaded.
+    pub(in crate::interpose) unsafe fn each_slot(&self, mut see: impl FnMut(&CStr, &AtomicUsize)) {
+        for (table, bytes) in [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)] {
+            // SAFETY: the tables of a loaded library are where it says, this long; they name its own symbols and words. Both processors
+            // have relocations with an addend alone.
+            unsafe {
+                let (at, bytes) = (self.entry(table), self.entry(bytes));
+                if at == 0 {
+                    continue;
+                }
+                let count = bytes / size_of::<Relocation>();
+                for relocation in core::slice::from_raw_parts(self.address(at) as *const Relocation, count) {
+                    let (kind, number) = (relocation.info as u32, (relocation.info >> 32) as usize);
+                    let slot = self.base.wrapping_add(relocation.offset);
+                    if SLOTS.contains(&kind) && slot % align_of::<AtomicUsize>() == 0 {
+                        let symbol = &*(self.symbols as *const Symbol).add(number);
+                        let name = CStr::from_ptr((self.strings + symbol.name as usize) as *const c_char);
+                        see(name, &*(slot as *const AtomicUsize));
+                    }
+                }
+            }
+        }
     }
 
     /// Whether the library names this one as needed.

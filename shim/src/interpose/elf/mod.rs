@@ -226,6 +226,48 @@ pub(crate) fn segments(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
     unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) }
 }
 
+/// Whether the loader makes this address of a library read-only when it is done with it.
+pub(super) fn is_read_only_later(info: &libc::dl_phdr_info, address: usize) -> bool {
+    segments(info).iter().filter(|s| s.p_type == libc::PT_GNU_RELRO).any(|s| {
+        let start = (info.dlpi_addr as usize).wrapping_add(s.p_vaddr as usize);
+        (start..start.saturating_add(s.p_memsz as usize)).contains(&address)
+    })
+}
+
+/// A number that changes whenever a library is opened or closed.
+pub(crate) fn changes() -> u64 {
+    let mut changes = 0;
+    visit(&mut |info| {
+        changes = info.dlpi_adds.wrapping_add(info.dlpi_subs);
+        true
+    });
+    changes
+}
+
+/// Whether an address lies in this library.
+pub(super) fn is_ours(address: usize) -> bool {
+    let mut ours = false;
+    visit(&mut |info| {
+        ours = is_us(info) && holds(info, address);
+        is_us(info)
+    });
+    ours
+}
+
+/// Whether this library exports a function of this name.
+pub(super) fn exports(name: &CStr) -> bool {
+    let mut found = 0;
+    visit(&mut |info| {
+        let us = is_us(info);
+        if us {
+            // SAFETY: the library is the one that this code is in.
+            found = library_of(info).map_or(0, |library| unsafe { library.find(name, false) });
+        }
+        us
+    });
+    found != 0
+}
+
 /// Whether this library is the one that this code is in.
 fn is_us(info: &libc::dl_phdr_info) -> bool {
     holds(info, callback as *const () as usize)
