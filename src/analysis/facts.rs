@@ -294,7 +294,7 @@ impl<'a> Facts<'a> {
         let mut stacks = facts.sites.stacks();
         stacks.extend(facts.gpu.iter().flat_map(|gpu| gpu.devices.stacks()));
         stacks.extend(facts.step_sums.stacks());
-        stacks.extend(facts.device_memory.torch.stacks());
+        stacks.extend(facts.device_memory.stacks());
         stacks.extend(facts.allocations.stacks());
         stacks.extend(facts.rollups.stacks());
         stacks.extend(facts.calls.stacks());

@@ -7,7 +7,7 @@ use super::by_stack::{self, OfStack, PLACE, PROCESS, SITE, STACK, STACK_ID, VIA,
 use super::passes::allocations::Amount;
 use super::passes::gpu::Allocated;
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need};
+use super::{Analysis, Explain, Facts, Metric, Need, pinned};
 use crate::render::number;
 
 /// The analysis.
@@ -27,7 +27,7 @@ impl Analysis for HostAllocations {
             definition: "What malloc's family gave, by the stack that asked for it and by thread: calls, bytes, mean size, mean age of the \
                 blocks that were freed again, and per steady step (what lies in steady steps, by their number). With --mmap also what came from the \
                 kernel by stack: mapped (memory), reserved (addresses without memory), and what of both was not unmapped again (of a part \
-                of a trace whatever of it was mapped before). In GPU idle gaps: \
+                of a trace whatever of it was mapped before). Pinned by the driver is what its calls gave of host memory, and what of it is left. In GPU idle gaps: \
                 allocated by the thread that gave a GPU its next work, from the moment when the GPU had run dry until the call that gave it, \
                 in gaps that are the host's (--explain gpu-gaps); each allocation once, whichever GPUs waited.",
             unit: "calls, bytes, ns; estimates in sampled mode, where a sample stands for weight_bytes and weight / bytes calls. The error \
@@ -35,13 +35,13 @@ impl Analysis for HostAllocations {
             limits: "Numbers of small allocations are rough in sampled mode. Blocks that are never freed have no age, so that the mean is \
                 too small where many live on. Culled blocks count in the step in which their row begins, about a second at a time. \
                 They, and what a GPU's thread allocated beyond a million rows in one gap, are in no gap. That something was allocated in a gap does not \
-                say that the gap is long because of it: malloc-time has what the calls took. Memory that a program takes by system calls of its own is not seen.",
+                say that the gap is long because of it: malloc-time has what the calls took. Calls of the driver below --stacks-over (20 us) have no stack. Memory that a program takes by system calls of its own is not seen.",
             source: "heaptrack, memray.",
         }
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Allocations, Need::GpuAllocations]
+        &[Need::Allocations, Need::GpuAllocations, Need::DeviceMemory]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -110,6 +110,7 @@ impl Analysis for HostAllocations {
         section.table(by_thread(facts));
         in_gaps.into_iter().for_each(|found| of_gaps(&mut section, facts, found));
         section.table(from_kernel(facts));
+        section.table(pinned::taken(facts));
         section
     }
 }

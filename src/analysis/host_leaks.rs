@@ -4,7 +4,7 @@ use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, STACK_ID, VIA, bytes, l
 use super::growing::{Growing, Verdict, a_second, seeming};
 use super::passes::allocations::{Amount, Beat};
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need};
+use super::{Analysis, Explain, Facts, Metric, Need, pinned};
 use gputrace_collectors::schema::TableId;
 
 /// The analysis.
@@ -22,7 +22,8 @@ impl Analysis for HostLeaks {
     fn explain(&self) -> Explain {
         Explain {
             definition: "Live at the end: allocated in the trace and not freed in it, by stack; of a part of a trace (--from, --to, --range, \
-                --steps) what is live at its end, whenever it was allocated. Growing: a line by least squares through the \
+                --steps) what is live at its end, whenever it was allocated. Pinned is what the driver gave of host memory and did not get back; a context's end \
+                gives it back without a call. Growing: a line by least squares through the \
                 live bytes of a stack at the end of each step after warm-up (of each hundredth of the process's time without its first and last tenth, \
                 where there are no steps). A stack grows when its slope is 6 standard errors above none, each half of the steps has at \
                 least 0.4 of it, 10 blocks and more are live after the last of them (one that is made anew, larger and larger, is a table and its content is looked \
@@ -41,7 +42,7 @@ impl Analysis for HostLeaks {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Allocations]
+        &[Need::Allocations, Need::DeviceMemory]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -51,6 +52,8 @@ impl Analysis for HostLeaks {
                 .sums(&[TableId::HostMemory]),
             Metric::about("live_at_end_blocks", Count, "the blocks that they are in").sums(&[TableId::HostMemory]),
             Metric::about("error_percent", Percent, "error of these bytes: two standard deviations"),
+            Metric::about("pinned_at_end_bytes", Bytes, "pinned memory that the driver gave and never got back")
+                .sums(&[TableId::DeviceMemory]),
             Metric::cost("growing_stacks", Count, "stacks whose live memory grows")
                 .sums(&[TableId::HostMemory])
                 .unsteady(),
@@ -82,6 +85,14 @@ impl Analysis for HostLeaks {
         section.fact("live_at_end_bytes", "live at the end", Unit::Bytes, bytes(live.bytes));
         section.fact("live_at_end_blocks", "in blocks", Unit::Count, whole(live.blocks));
         section.fact("error_percent", "error (+-)", Unit::Percent, by_stack::error_percent(facts, live));
+        let pinned: i64 = pinned::all(facts).map(|(_, pinned)| pinned.live_bytes.max(0)).sum();
+        let any_pinned = pinned::all(facts).next().is_some();
+        section.rare_fact(
+            "pinned_at_end_bytes",
+            "pinned by the driver at the end",
+            Unit::Bytes,
+            any_pinned.then_some(pinned),
+        );
         section.fact("growing_stacks", "stacks that grow", Unit::Count, growing.len() as i64);
         let any_steps = facts.allocations.processes.iter().any(|(id, _)| facts.steps.of(*id).is_some());
         let per_step = any_steps.then(|| steps.iter().sum::<f64>());
@@ -91,6 +102,7 @@ impl Analysis for HostLeaks {
         section.table(of_unsure(facts, &unsure));
         section.table(by_process(facts, &growing));
         section.table(at_end(facts));
+        section.table(pinned::left(facts));
         note_few_samples(&mut section, facts, &growing, &unsure);
         section
     }

@@ -6,7 +6,7 @@ use super::by_stack::{self, is_removed};
 use super::loss::{self, Loss};
 use super::passes::host_memory::{ProcessHost, SIZES, smallest};
 use super::section::{Column, Section, Table, Unit, Value, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need};
+use super::{Analysis, Explain, Facts, Metric, Need, pinned};
 use crate::render::{duration, share};
 
 /// The analysis.
@@ -34,7 +34,8 @@ impl Analysis for HostMemory {
                 memory is what /proc told of the process (--counters); beyond malloc is its mean less what was live of malloc: the \
                 program itself, stacks, files, memory of the GPU's driver, what the allocator keeps (fragmentation, its caches). In arenas is what glibc's malloc had from the kernel for its arenas, and free in \
                 them what no block had, on the mean of the looks (--malloc-arenas): fragmentation, and what it keeps for later. Mapped is what mmap's \
-                family gave and was not unmapped (--mmap). Events that found no room are lost: then the \
+                family gave and was not unmapped (--mmap). Pinned is what the driver gave (cuMemAllocHost, cuMemHostAlloc), which comes from the kernel \
+                past malloc; memory that was registered is the program's own and stands in malloc or mapped. Events that found no room are lost: then the \
                 estimates rest on the share that is stated and are too low, and their error is not known. So do they where old rows were \
                 removed (--max-size, --max-age, --keep-detail): the share is that of the events whose rows are here.",
             unit: "bytes, bytes/s; in text powers of 1024. The error is two standard deviations of the allocated bytes, in \
@@ -48,7 +49,7 @@ impl Analysis for HostMemory {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::HostMemory]
+        &[Need::HostMemory, Need::DeviceMemory]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -73,6 +74,12 @@ impl Analysis for HostMemory {
                 "most resident memory that was read of a process that calls malloc, where that is most",
             )
             .unsteady(),
+            Metric::cost(
+                "peak_pinned_bytes",
+                Bytes,
+                "most pinned memory that the driver had given at once, in the process where that is most",
+            )
+            .sums(&[TableId::DeviceMemory]),
             Metric::cost(
                 "free_in_arenas_percent",
                 Percent,
@@ -113,6 +120,8 @@ impl Analysis for HostMemory {
         section.fact("allocations", title, Unit::Count, sum(|h| h.count).round() as i64);
         let resident = hosts().filter_map(|(_, h)| h.resident_peak).max_by(f64::total_cmp);
         section.fact("peak_resident_bytes", "most resident", Unit::Bytes, resident);
+        let pinned = pinned::all(facts).map(|(_, pinned)| pinned.peak_bytes).max();
+        section.rare_fact("peak_pinned_bytes", "most pinned by the driver at once", Unit::Bytes, pinned);
         let (held, free): (f64, f64) = hosts()
             .filter_map(|(_, h)| Some((h.held_by_arenas()?, h.free_in_arenas()?)))
             .fold((0.0, 0.0), |sum, (held, free)| (sum.0 + held, sum.1 + free));
@@ -150,7 +159,7 @@ impl Analysis for HostMemory {
             facts.trace.manifests().flat_map(|m| &m.processes).filter(|process| process.notes.iter().any(past)).count();
         if past > 0 {
             section.note(format!(
-                "What C++ allocates is missing in {past} of the processes: their allocator has an operator new of its own."
+                "Some of what C++ allocates is missing in {past} of the processes: their allocator has an operator new of its own, which could not be hooked everywhere."
             ));
         }
         section.table(by_process(facts));
@@ -188,7 +197,7 @@ fn processes<'a>(facts: &'a Facts<'_>) -> Vec<(&'a i64, &'a ProcessHost)> {
 }
 
 fn by_process(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 15] = [
+    const COLUMNS: [Column; 17] = [
         column("process", "Process", Unit::Text),
         column("program", "Program", Unit::Name),
         column("mode", "Mode", Unit::Text),
@@ -200,6 +209,8 @@ fn by_process(facts: &Facts<'_>) -> Table {
         column("live_at_end_bytes", "Live at end", Unit::Bytes),
         column("timed_avg_ns", "Avg call", Unit::Ns),
         column("mapped_at_end_bytes", "Mapped at end", Unit::Bytes),
+        column("peak_pinned_bytes", "Peak pinned", Unit::Bytes),
+        column("pinned_at_end_bytes", "Pinned at end", Unit::Bytes),
         column("peak_resident_bytes", "Peak resident", Unit::Bytes),
         column("beyond_malloc_bytes", "Resident beyond malloc", Unit::Bytes),
         column("peak_arenas_bytes", "Peak in arenas", Unit::Bytes),
@@ -223,6 +234,8 @@ fn by_process(facts: &Facts<'_>) -> Table {
             host.live.into(),
             (host.timed.0 > 0).then(|| host.timed.1 as f64 / host.timed.0 as f64).into(),
             host.mapped_line.first_ns().map(|_| host.mapped).into(),
+            pinned::of(facts, *id).map(|pinned| pinned.peak_bytes).into(),
+            pinned::of(facts, *id).map(|pinned| pinned.live_bytes.max(0)).into(),
             host.resident_peak.into(),
             (host.beyond.0 > 0).then(|| host.beyond.1 / host.beyond.0 as f64).into(),
             host.arenas_peak.into(),
@@ -265,7 +278,9 @@ fn over_time(facts: &Facts<'_>) -> Table {
     ];
     let mut rows = Vec::new();
     for (id, host) in processes(facts).into_iter().take(10) {
-        let lines = [("malloc", &host.line), ("mapped", &host.mapped_line), ("resident", &host.resident_line)];
+        let own = [("malloc", &host.line), ("mapped", &host.mapped_line), ("resident", &host.resident_line)];
+        let pinned = pinned::of(facts, *id).map(|pinned| ("pinned", &pinned.line));
+        let lines: Vec<_> = own.into_iter().chain(pinned).collect();
         let begin = lines.iter().filter_map(|(_, line)| line.first_ns()).min().unwrap_or(0);
         for (memory, line) in lines {
             let since = line.first_ns().unwrap_or(begin) - begin;

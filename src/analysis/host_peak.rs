@@ -29,7 +29,7 @@ impl Analysis for HostPeak {
             limits: "The peak of an estimate is a little higher than the real one: of all moments the one counts at which the samples \
                 say most. Of several threads rows are in the order of their time but for some ms, which moves the peak by what was allocated \
                 in these. Blocks of fewer bytes than the distance of samples may be missing altogether. Memory from mmap is told apart \
-                (host-allocations), and what the allocator keeps for itself is in neither: host-memory has resident memory beside it.",
+                (host-allocations), as is what the driver pinned, and what the allocator keeps for itself is in neither: host-memory has resident memory beside it.",
             source: "heaptrack and memray, peak; Poisson sampling as in heapprofd.",
         }
     }

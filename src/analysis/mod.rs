@@ -54,6 +54,7 @@ mod ops;
 mod os_waits;
 mod outliers;
 mod passes;
+mod pinned;
 #[cfg(test)]
 mod properties;
 mod queue_length;

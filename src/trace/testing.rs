@@ -293,7 +293,7 @@ impl Thread<'_> {
         self.now += ns;
     }
 
-    fn call(&mut self, table: TableId, api: &str, ns: i64, more: Value) {
+    pub(crate) fn call(&mut self, table: TableId, api: &str, ns: i64, more: Value) {
         let api_id = self.trace.name(NameKind::Api, api);
         let mut row = json!({
             "start_ns": self.now, "api_ns": ns, "process_id": self.process_id, "pid": self.process_id, "tid": self.tid,

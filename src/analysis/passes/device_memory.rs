@@ -18,11 +18,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Pass;
 use super::groups::Groups;
 use super::launches::OTHER;
+use super::pinned::Pinned;
 use super::stats::Stats;
 use super::steps::{Cursor, Steps};
 use super::timeline::Timeline;
 use super::torch_memory::TorchMemory;
-use crate::trace::{Filter, NO_NAME, Parts, PartsOf, Rows, Trace, Want};
+use crate::trace::{Filter, NO_NAME, NO_STACK, Parts, PartsOf, Rows, Trace, Want};
 
 /// Kinds of memory, in the order of reports; the last is for kinds that this version does not know.
 pub(crate) const KINDS: [&str; 8] =
@@ -30,8 +31,11 @@ pub(crate) const KINDS: [&str; 8] =
 
 /// Whether a kind lies on the host and not on the device.
 pub(crate) fn on_host(kind: usize) -> bool {
-    matches!(KINDS[kind], "pinned" | "registered")
+    matches!(KINDS[kind], PINNED | "registered")
 }
+
+/// Host memory that the driver gives; registered memory is the program's own.
+const PINNED: &str = "pinned";
 
 /// Free calls that are remembered because their allocation has not come yet.
 const EARLY: usize = 65_536;
@@ -39,8 +43,16 @@ const EARLY: usize = 65_536;
 /// Blocks and bytes of each kind.
 pub(crate) type ByKind = [(u64, i64); KINDS.len()];
 
-/// An allocation: its end, its block, kind and bytes.
-type Begun = (i64, (bool, i64), usize, i64);
+/// A block: its kind, bytes, and whose call took it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Block {
+    kind: usize,
+    bytes: i64,
+    stack_id: i64,
+}
+
+/// An allocation: its end, and where its block is.
+type Begun = (i64, (bool, i64), Block);
 
 /// Memory of one process.
 #[derive(Debug, Default)]
@@ -59,7 +71,9 @@ pub(crate) struct ProcessMemory {
     pub(crate) failed: u64,
     /// Frees of blocks whose allocation is not in the trace.
     pub(crate) unknown_frees: u64,
-    blocks: FxHashMap<(bool, i64), (i64, u8)>,
+    /// What of it was pinned on the host.
+    pub(crate) pinned: Pinned,
+    blocks: FxHashMap<(bool, i64), Block>,
     /// Allocations that began before the last row and end after its beginning, the next to end on top.
     begun: BinaryHeap<Reverse<Begun>>,
     early: FxHashMap<(bool, i64), i64>,
@@ -116,6 +130,12 @@ impl DeviceMemory {
     pub(crate) fn new(trace: &Trace, filter: &Filter) -> DeviceMemory {
         DeviceMemory { parts: PartsOf::new(trace, filter), ..DeviceMemory::default() }
     }
+
+    /// Ids of the stacks that took pinned memory, and of those behind PyTorch's.
+    pub(crate) fn stacks(&self) -> FxHashSet<i64> {
+        let pinned = self.processes.iter().flat_map(|(_, memory)| memory.pinned.stacks.iter().map(|(id, _)| *id));
+        self.torch.stacks().chain(pinned.filter(|id| *id >= 0)).collect()
+    }
 }
 
 impl ProcessMemory {
@@ -127,6 +147,9 @@ impl ProcessMemory {
     fn begin(&mut self, at: i64) {
         while let Some(begin) = self.parts().begin(at) {
             self.changed(begin);
+            if self.pinned.live_bytes > 0 {
+                self.pinned.changed(begin);
+            }
         }
     }
 
@@ -143,13 +166,13 @@ impl ProcessMemory {
 
     /// Takes in the allocations that had ended at this time.
     fn until(&mut self, at: i64) {
-        while let Some(Reverse((end, key, kind, bytes))) = self.begun.peek().copied().filter(|next| next.0.0 <= at) {
+        while let Some(Reverse((end, key, block))) = self.begun.peek().copied().filter(|next| next.0.0 <= at) {
             self.begun.pop();
-            self.alloc(end, key, kind, bytes);
+            self.alloc(end, key, block);
         }
     }
 
-    fn alloc(&mut self, at: i64, key: (bool, i64), kind: usize, bytes: i64) {
+    fn alloc(&mut self, at: i64, key: (bool, i64), block: Block) {
         if self.parts().are_over(at) {
             return;
         }
@@ -159,16 +182,12 @@ impl ProcessMemory {
             return;
         }
         // An address that is taken again was freed by a call that is not in the trace.
-        if let Some((old, old_kind)) = self.blocks.insert(key, (bytes, kind as u8)) {
-            self.remove(at, old, usize::from(old_kind));
+        if let Some(old) = self.blocks.insert(key, block) {
+            self.remove(at, old);
         }
-        self.live[kind].0 += 1;
-        self.live[kind].1 += bytes;
-        if on_host(kind) {
-            return;
-        }
-        self.device_bytes += bytes;
-        self.changed(at);
+        self.live[block.kind].0 += 1;
+        self.live[block.kind].1 += block.bytes;
+        self.take(at, block, 1);
     }
 
     fn free(&mut self, at: i64, key: (bool, i64)) {
@@ -177,7 +196,7 @@ impl ProcessMemory {
         }
         self.begin(at);
         match self.blocks.remove(&key) {
-            Some((bytes, kind)) => self.remove(at, bytes, usize::from(kind)),
+            Some(block) => self.remove(at, block),
             // Freeing nothing is allowed and does nothing.
             None if key.1 == 0 => {}
             None => {
@@ -189,11 +208,21 @@ impl ProcessMemory {
         }
     }
 
-    fn remove(&mut self, at: i64, bytes: i64, kind: usize) {
-        self.live[kind].0 -= 1;
-        self.live[kind].1 -= bytes;
-        if !on_host(kind) {
-            self.device_bytes -= bytes;
+    fn remove(&mut self, at: i64, block: Block) {
+        self.live[block.kind].0 -= 1;
+        self.live[block.kind].1 -= block.bytes;
+        self.take(at, block, -1);
+    }
+
+    /// A block is live on the device or pinned on the host from now on, or no longer (-1).
+    fn take(&mut self, at: i64, block: Block, sign: i64) {
+        if KINDS[block.kind] == PINNED {
+            self.pinned.change(block.stack_id, block.bytes, sign);
+            if self.parts().hold(at) {
+                self.pinned.changed(at);
+            }
+        } else if !on_host(block.kind) {
+            self.device_bytes += sign * block.bytes;
             self.changed(at);
         }
     }
@@ -207,6 +236,7 @@ struct Call {
     api_id: i64,
     ns: i64,
     bytes: i64,
+    stack_id: i64,
     failed: bool,
 }
 
@@ -236,8 +266,12 @@ impl DeviceMemory {
         if place.is_middle() {
             add(&mut calls.middle);
         }
+        let memory = memory(&mut self.processes, &self.parts, process_id);
+        if is_alloc && !call.failed && KINDS[call.kind] == PINNED {
+            memory.pinned.called(call.stack_id, bytes, ns);
+        }
         if call.failed {
-            memory(&mut self.processes, &self.parts, process_id).failed += u64::from(is_alloc);
+            memory.failed += u64::from(is_alloc);
         } else if is_alloc && label != NO_NAME && !self.mappings.contains(&call.api_id) {
             let taken = self.labels.at((process_id, label));
             *taken = (taken.0 + 1, taken.1 + bytes);
@@ -251,7 +285,8 @@ impl Pass for DeviceMemory {
     }
 
     fn throughout(&self) -> &'static [Want] {
-        const COLUMNS: &[&str] = &["api_ns", "api_id", "action", "kind", "address", "bytes", "label_id", "result"];
+        const COLUMNS: &[&str] =
+            &["api_ns", "api_id", "action", "kind", "address", "bytes", "label_id", "result", "stack_id"];
         &[Want { table: TableId::DeviceMemory, columns: COLUMNS }]
     }
 
@@ -262,7 +297,7 @@ impl Pass for DeviceMemory {
         let (process, start, length) = (rows.i64("process_id"), rows.i64("start_ns"), rows.i64("api_ns"));
         let (api, address, bytes) = (rows.i64("api_id"), rows.i64("address"), rows.i64("bytes"));
         let (action, kind, result) = (rows.texts("action"), rows.texts("kind"), rows.i32_or("result", 0));
-        let label = rows.i64_or("label_id", NO_NAME);
+        let (label, stack) = (rows.i64_or("label_id", NO_NAME), rows.i64_or("stack_id", NO_STACK));
         for row in 0..rows.len {
             if self.parts.is_gone(process[row]) {
                 continue;
@@ -270,7 +305,8 @@ impl Pass for DeviceMemory {
             let (process_id, ns, bytes) = (process[row], length[row].max(0), bytes[row].max(0));
             let is_alloc = action.get(row) == "alloc";
             let kind = KINDS.iter().position(|k| *k == kind.get(row)).unwrap_or(KINDS.len() - 1);
-            let call = Call { process_id, is_alloc, kind, api_id: api[row], ns, bytes, failed: result[row] != 0 };
+            let (api_id, stack_id, failed) = (api[row], stack[row], result[row] != 0);
+            let call = Call { process_id, is_alloc, kind, api_id, ns, bytes, stack_id, failed };
             if rows.is_kept(row) {
                 self.called(&call, start[row], label[row], steps);
             }
@@ -281,7 +317,7 @@ impl Pass for DeviceMemory {
             let key = (KINDS[kind] == "virtual", address[row]);
             memory.until(start[row]);
             if is_alloc {
-                memory.begun.push(Reverse((start[row] + ns, key, kind, bytes)));
+                memory.begun.push(Reverse((start[row] + ns, key, Block { kind, bytes, stack_id })));
             } else {
                 memory.free(start[row], key);
             }
@@ -306,28 +342,34 @@ impl Pass for DeviceMemory {
 mod tests {
     use super::*;
 
+    fn block(kind: usize, bytes: i64) -> Block {
+        Block { kind, bytes, stack_id: NO_STACK }
+    }
+
     #[test]
     fn peaks_and_leaks_are_those_of_the_blocks() {
         let mut memory = ProcessMemory::default();
-        memory.alloc(1, (false, 10), 0, 100);
-        memory.alloc(2, (false, 20), 1, 50);
-        memory.alloc(3, (false, 30), 5, 7);
+        memory.alloc(1, (false, 10), block(0, 100));
+        memory.alloc(2, (false, 20), block(1, 50));
+        memory.alloc(3, (false, 30), block(5, 7));
         memory.free(4, (false, 10));
-        memory.alloc(5, (false, 40), 0, 20);
+        memory.alloc(5, (false, 40), block(0, 20));
         memory.free(6, (false, 0));
         assert_eq!((memory.peak_bytes, memory.peak_at_ns), (150, 2));
         assert_eq!((memory.at_peak[0], memory.at_peak[1]), ((1, 100), (1, 50)));
         assert_eq!((memory.live[0], memory.live[1], memory.live[5]), ((1, 20), (1, 50), (1, 7)));
         assert_eq!(memory.unknown_frees, 0);
+        let pinned = &memory.pinned;
+        assert_eq!((pinned.live_bytes, pinned.peak_bytes, pinned.stacks.get(&NO_STACK).unwrap().live), (7, 7, (1, 7)));
     }
 
     #[test]
     fn an_address_is_taken_again_before_the_call_that_freed_it_returns() {
         let mut memory = ProcessMemory::default();
-        memory.begun.push(Reverse((2, (false, 10), 0, 100)));
+        memory.begun.push(Reverse((2, (false, 10), block(0, 100))));
         // Another thread's allocation begins at 3 and ends at 9; the free from which it gets its block begins at 5.
         memory.until(3);
-        memory.begun.push(Reverse((9, (false, 10), 0, 100)));
+        memory.begun.push(Reverse((9, (false, 10), block(0, 100))));
         memory.until(5);
         memory.free(5, (false, 10));
         memory.until(i64::MAX);
@@ -338,11 +380,11 @@ mod tests {
     fn a_free_that_comes_before_its_allocation_meets_it() {
         let mut memory = ProcessMemory::default();
         memory.free(5, (false, 10));
-        memory.alloc(4, (false, 10), 0, 100);
+        memory.alloc(4, (false, 10), block(0, 100));
         assert_eq!(memory.live[0], (0, 0));
-        memory.alloc(6, (false, 10), 0, 100);
+        memory.alloc(6, (false, 10), block(0, 100));
         assert_eq!(memory.live[0], (1, 100));
-        memory.alloc(7, (false, 10), 0, 30);
+        memory.alloc(7, (false, 10), block(0, 30));
         assert_eq!(memory.live[0], (1, 30), "the block was freed unseen");
     }
 }

@@ -42,6 +42,7 @@ pub(crate) mod occupancy;
 pub(crate) mod ops;
 pub(crate) mod os_waits;
 pub(crate) mod period;
+pub(crate) mod pinned;
 pub(crate) mod ranges;
 pub(crate) mod ranks;
 pub(crate) mod replays;
