@@ -50,7 +50,7 @@ fn blocks(trace: &Trace, bytes: i64) -> (usize, usize) {
 
 /// Each size of the program and how often it has it.
 fn sizes() -> impl Iterator<Item = (i64, usize)> {
-    let others = [(70_002, COUNT), (80_001, 4 * COUNT), (90_001, COUNT), (33_333, COUNT)];
+    let others = [(70_002, COUNT), (80_001, 4 * COUNT), (90_001, COUNT), (90_003, 20), (33_333, COUNT)];
     (60_001..60_009).map(|bytes| (bytes, COUNT)).chain(others)
 }
 

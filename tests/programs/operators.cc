@@ -5,6 +5,7 @@
  *   size 70002             a string of 70001 characters COUNT times, which libstdc++ allocates
  *   size 80001             COUNT times in each of four threads
  *   size 90001             COUNT times by PLUGIN, a library made of this source with -DPLUGIN
+ *   size 90003             20 times while PLUGIN is opened, by its second object
  *   size 33333             COUNT times by OWN, which has an operator of its own (-DPLUGIN -DOWN), and calls that
  *   fails                  COUNT times what no allocator has, in the ways in which C++ tells of it */
 #include <cstdio>
@@ -28,6 +29,14 @@ extern "C" int work(int count) {
     return calls;
 }
 #elif defined PLUGIN
+struct Made {
+    explicit Made(int count) {
+        while (count--) ::operator delete(keep(::operator new(90003)));
+    }
+    ~Made() { place = nullptr; }
+};
+static Made first(0), second(20);
+
 extern "C" int work(int count) {
     for (int i = 0; i < count; i++) ::operator delete(keep(::operator new(90001)));
     return count;

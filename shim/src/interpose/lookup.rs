@@ -1,4 +1,4 @@
-//! dlsym, dlvsym, dlopen and dlmopen as the program calls them.
+//! dlsym, dlvsym, dlopen, dlmopen and dlclose as the program calls them, and the function that libraries call first when they were opened.
 //!
 //! glibc looks at the return address of these calls (RTLD_NEXT, RPATH and RUNPATH of the caller). A wrapper that calls
 //! on would be the caller then, which broke cuDNN and Julia in other tools; so each is a naked stub that asks one
@@ -93,6 +93,9 @@ stub!(
 stub!(
     /// `int dlclose(void *handle)`
     dlclose, answer_dlclose);
+stub!(
+    /// `int __cxa_atexit(void (*function)(void *), void *argument, void *library)`
+    __cxa_atexit, answer_cxa_atexit);
 
 // Found at their first use: libdl may be loaded late.
 static DLSYM: elf::Function = elf::Function::next(c"dlsym");
@@ -100,6 +103,7 @@ static DLVSYM: elf::Function = elf::Function::next(c"dlvsym");
 static DLOPEN: elf::Function = elf::Function::next(c"dlopen");
 static DLMOPEN: elf::Function = elf::Function::next(c"dlmopen");
 static DLCLOSE: elf::Function = elf::Function::next(c"dlclose");
+static CXA_ATEXIT: elf::Function = elf::Function::next(c"__cxa_atexit");
 static DLERROR: elf::Function = elf::Function::next(c"dlerror");
 
 /// The real dlsym, called by us. Does not leave an error text behind for the program to find.
@@ -310,6 +314,12 @@ unsafe extern "C" fn answer_dlclose(_handle: *mut c_void) -> Answer {
     scope::look_at_global_scope(0);
     copies::library_closes();
     Answer { jump: DLCLOSE.address(), value: 0 }
+}
+
+/// Only looks: a library that is being opened is complete when its constructors run, which call this for each object that they made.
+unsafe extern "C" fn answer_cxa_atexit(_: usize) -> Answer {
+    operators::look_again();
+    Answer { jump: CXA_ATEXIT.address(), value: 0 }
 }
 
 /// Only looks: the library may bring Python; it may be the driver; opened RTLD_DEEPBIND it sees the driver before us,

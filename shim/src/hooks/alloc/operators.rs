@@ -6,8 +6,8 @@
 //! where libraries call its operators by a slot, the slot leads here ([`slots`]), and what the allocator calls of itself leads to
 //! itself: a call is recorded once, wherever it goes from there.
 //!
-//! What a library that is opened later calls is led here at the program's next look-up of a symbol, or of a library. By then its constructors
-//! have run, and what they allocated is not seen.
+//! What a library that is opened later calls is led here at the first object with a destructor that its constructors made
+//! (`__cxa_atexit`), or at the program's next look-up of a symbol or a library: what was allocated until then is not seen.
 
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
