@@ -1,4 +1,4 @@
--- The ten questions that users ask first of a trace, for DuckDB: a comment and a statement each.
+-- The eleven questions that users ask first of a trace, for DuckDB: a comment and a statement each.
 --
 --     duckdb -cmd "SET VARIABLE trace = 'gputrace-demo-20250102T030405Z'" < examples/queries.sql
 --
@@ -121,3 +121,12 @@ SELECT p.rank, p.pid, count(*) AS collectives, sum(gpu_ns) / 1e6 AS nccl_ms, med
 FROM rows_of('kernels') JOIN names() USING (name_id) JOIN rows_of('processes') p USING (process_id)
 WHERE name LIKE 'nccl%Kernel%'
 GROUP BY ALL ORDER BY nccl_ms;
+
+-- 11. Which lines allocate most on the host, and what of that is live at the end? (malloc: estimates where it was sampled, see
+-- malloc_mode of processes; no file: allocations without a line of Python that is not installed; what --cull summed up is allocated, and not live)
+SELECT s.file AS file, s.line AS line, s.function AS function, sum(calls) FILTER (action <> 'free') AS recorded,
+       sum(weight_bytes) FILTER (action <> 'free') / 1e6 AS mb,
+       sum(CASE action WHEN 'alloc' THEN weight_bytes WHEN 'free' THEN -weight_bytes ELSE 0 END) / 1e6 AS live_mb
+FROM rows_of('host_memory') LEFT JOIN lines() s USING (stack_id)
+WHERE action IN ('alloc', 'free', 'culled')
+GROUP BY ALL ORDER BY mb DESC;

@@ -57,7 +57,7 @@ pub(crate) use processes::{Process, uses_metal};
 pub(crate) use rows::{Axes, Ints, Rows};
 pub(crate) use scan::{Reach, Want};
 pub(crate) use spans::Spans;
-pub(crate) use stacks::{Frame, NO_STACK, OTHER_STACKS, Site, SiteFinder, Sites};
+pub(crate) use stacks::{Frame, NO_STACK, OTHER_STACKS, Site, SiteFinder, Sites, shown_file};
 pub(crate) use whole::{Stacks, Texts};
 pub(crate) use wide::{columns_of, front};
 

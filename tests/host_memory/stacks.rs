@@ -148,6 +148,18 @@ fn a_library_in_the_place_of_another_has_its_own_functions() {
 }
 
 #[test]
+fn a_library_that_is_opened_by_a_relative_path_has_its_functions_when_the_process_is_gone() {
+    let flags = ["-O2", "-fno-builtin", "-shared", "-fPIC", "-DLIBRARY=40101"];
+    let library = program_with("alloc_stacks", "40101.so", &flags);
+    let (folder, name) =
+        (library.parent().expect("a folder").display(), library.file_name().expect("a name").display());
+    let scratch = Scratch::new();
+    let target = scratch.shell(&format!("cd {folder} && exec {} ./{name}", program().display()));
+    let blocks = stacks(&target.options(["--malloc", "full"]).same().expect(0).read());
+    assert_eq!(blocks[&40_101], vec![["in_library_40101", "enter", "main"]; 3]);
+}
+
+#[test]
 fn a_forked_child_has_stacks_of_its_own() {
     let blocks = run(program(), &["functions", "child"], &[]);
     assert_eq!(blocks[&40_019], [["in_child", "main"]]);

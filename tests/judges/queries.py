@@ -19,8 +19,8 @@ with open(queries) as file:
         result = connection.execute(statement)
         columns = [column[0] for column in result.description]
         answers.append([dict(zip(columns, row)) for row in result.fetchall()])
-kernels, busy, gaps, launches, lines, copies, blocking, memory, ranges, ranks = answers[-10:]
-for number, answer in enumerate(answers[-10:], 1):
+kernels, busy, gaps, launches, lines, copies, blocking, memory, ranges, ranks, malloc = answers[-11:]
+for number, answer in enumerate(answers[-11:], 1):
     if not answer:
         judged.wrong.append(f"question {number} has no answer")
 
@@ -74,6 +74,9 @@ peak = max(row["peak_mb"] for row in memory) * 1e6
 judged.same("peak", peak, judged.fact("device-memory", "peak_bytes"), 0.01)
 judged.same("ranges", sum(row["times"] for row in ranges), judged.fact("ranges", "ranges"))
 nccl = [row for row in judged.rows("kernels", "by_kernel") if row["kernel"].startswith("nccl")]
+given, live = (sum(row[column] for row in malloc) * 1e6 for column in ("mb", "live_mb"))
+judged.same("malloc", given, judged.fact("host-memory", "allocated_bytes"), 0.01)
+judged.same("malloc, live", live, judged.fact("host-leaks", "live_at_end_bytes"), 0.01)
 judged.same("NCCL's kernels", ranks[0]["collectives"], sum(row["calls"] for row in nccl))
 
 # A trace of kernels alone answers what needs no copies.
@@ -81,8 +84,8 @@ with tempfile.TemporaryDirectory() as part:
     for table in ("kernels", "names"):
         os.symlink(os.path.join(os.path.abspath(trace), table), os.path.join(part, table))
     connection.execute("SET VARIABLE trace = $1", [part])
-    for number, statement in enumerate(connection.extract_statements(text)[-10:-7], 1):
+    for number, statement in enumerate(connection.extract_statements(text)[-11:-8], 1):
         if not connection.execute(statement).fetchall():
             judged.wrong.append(f"question {number} has no answer without copies")
 
-judged.end(25)
+judged.end(27)

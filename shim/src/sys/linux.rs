@@ -394,6 +394,11 @@ pub(crate) fn executable(buffer: &mut [u8]) -> usize {
     readlink(c"/proc/self/exe", buffer)
 }
 
+/// The working directory's path; bytes written into the buffer, 0 where it has none.
+pub(crate) fn working_directory(buffer: &mut [u8]) -> usize {
+    readlink(c"/proc/self/cwd", buffer)
+}
+
 /// The arguments, each ended by a zero byte; bytes written into the buffer.
 pub(crate) fn arguments(buffer: &mut [u8]) -> usize {
     open(c"/proc/self/cmdline", libc::O_RDONLY, 0).map_or(0, |file| read_all(&file, buffer))

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use super::{Line, Sums, name_of};
 use crate::cli::ExportValue;
 use crate::spilled::Numbers;
-use crate::trace::Frame;
+use crate::trace::{Frame, shown_file};
 
 /// Writes the stacks with some of a value, each once, and says how many they are. Stacks of one text, which differ in what is not shown,
 /// are one: the sums are known before the first is written, and no text is kept.
@@ -44,7 +44,7 @@ fn text(sums: &Sums<'_, '_>, line: &Line) -> io::Result<String> {
 }
 
 pub(super) fn frame_text(frame: &Frame) -> String {
-    let file = frame.file.rsplit('/').next().unwrap_or_default();
+    let file = shown_file(&frame.file);
     match frame.line {
         Some(line) if !file.is_empty() => format!("{} ({file}:{line})", name_of(frame)),
         _ => name_of(frame),
@@ -74,6 +74,8 @@ mod tests {
     fn a_frame_holds_nothing_that_separates() {
         let frame = Frame { function: "a;b\nc".into(), file: "/u/x.py".into(), line: Some(3), ..Frame::default() };
         assert_eq!(plain(&frame_text(&frame)), "a:b c (x.py:3)");
+        let package = Frame { file: "/u/jax/__init__.py".into(), ..frame };
+        assert_eq!(frame_text(&package), "a;b\nc (jax/__init__.py:3)");
         let library = Frame { module: "/lib/libx.so".into(), ..Frame::default() };
         assert_eq!((frame_text(&library).as_str(), frame_text(&Frame::default()).as_str()), ("[libx.so]", "[unknown]"));
     }

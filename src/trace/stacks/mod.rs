@@ -12,7 +12,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use super::Trace;
 use super::names::printable;
 use nearest::Nearest;
-pub(crate) use site::Site;
+pub(crate) use site::{Site, shown_file};
 use site::{Sources, chosen, site};
 use tree::Tree;
 

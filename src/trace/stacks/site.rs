@@ -41,7 +41,7 @@ impl Site {
     /// `train.py:44 loss.item()`, `train.py:44 main`, `wait (libx.so)`. The end is cut where it is long: what is at the
     /// front says which line it is.
     pub(crate) fn short(&self) -> String {
-        let file = self.file.rsplit('/').next().unwrap_or_default();
+        let file = shown_file(&self.file);
         let function = shortened(&self.function, FUNCTION);
         let text = match (self.line, &self.text) {
             (Some(line), Some(text)) => format!("{file}:{line} {text}"),
@@ -63,7 +63,7 @@ impl Site {
     /// `train.py:44`: the line alone; the name where there is none.
     pub(crate) fn line(&self) -> String {
         match self.line {
-            Some(line) => format!("{}:{line}", self.file.rsplit('/').next().unwrap_or_default()),
+            Some(line) => format!("{}:{line}", shown_file(&self.file)),
             None => self.short(),
         }
     }
@@ -74,6 +74,20 @@ impl Site {
             Some(line) => format!("{}:{line}", self.file),
             None => self.file.clone(),
         }
+    }
+}
+
+/// A file's name; with its folder's where that is what the name stands for (`jax/__init__.py`, `ring/mod.rs`).
+pub(crate) fn shown_file(path: &str) -> &str {
+    const OF_ITS_FOLDER: [&str; 7] =
+        ["__init__.py", "__main__.py", "mod.rs", "lib.rs", "main.rs", "index.js", "index.ts"];
+    let after = |path: &str| path.rfind('/').map_or(0, |slash| slash + 1);
+    let start = after(path);
+    let (folder, name) =
+        (path.get(..start.saturating_sub(1)).unwrap_or_default(), path.get(start..).unwrap_or_default());
+    match OF_ITS_FOLDER.contains(&name) {
+        true => path.get(after(folder)..).unwrap_or(name),
+        false => name,
     }
 }
 
@@ -267,6 +281,20 @@ mod tests {
             frame("python", "main", "/home/u/train.py", 90, ""),
         ]);
         assert_eq!((site.short().as_str(), site.place().as_str()), ("train.py:44 Trainer.step", "/home/u/train.py:44"));
+    }
+
+    #[test]
+    fn a_name_that_stands_for_its_folder_has_that_before_it() {
+        for (path, shown) in [
+            ("/usr/lib/python3/jax/__init__.py", "jax/__init__.py"),
+            ("/u/train.py", "train.py"),
+            ("__init__.py", "__init__.py"),
+            ("/__main__.py", "/__main__.py"),
+            ("ring/mod.rs", "ring/mod.rs"),
+            ("", ""),
+        ] {
+            assert_eq!(shown_file(path), shown);
+        }
     }
 
     #[test]

@@ -149,11 +149,35 @@ impl Object {
         let hash = words.iter().fold(0, |hash, word| mix(hash, u64::from_le_bytes(*word)));
         let key = mix(rest.iter().fold(hash, |hash, byte| mix(hash, u64::from(*byte))), self.base as u64);
         if !WRITTEN.has(key, since) {
-            if !state.write_text(text_kind::MODULE, key, self.base as u64, path, session::now()) {
+            let told = match path.first() {
+                Some(first) if *first != b'/' && path.contains(&b'/') => self.write_absolute(state, key, path),
+                _ => self.write_path(state, key, path),
+            };
+            if !told {
                 return None;
             }
             WRITTEN.insert(key, since);
         }
         Some(key)
+    }
+
+    fn write_path(&self, state: &State, key: u64, path: &[u8]) -> bool {
+        state.write_text(text_kind::MODULE, key, self.base as u64, path, session::now())
+    }
+
+    /// A path as it was given to dlopen, from where the process is now: that it is gone when somebody asks where it was.
+    #[cold]
+    #[inline(never)]
+    fn write_absolute(&self, state: &State, key: u64, path: &[u8]) -> bool {
+        let mut whole = [0u8; 1024];
+        let folder = sys::working_directory(&mut whole);
+        match whole.get_mut(folder..folder + 1 + path.len()) {
+            Some([slash, rest @ ..]) if folder > 0 => {
+                *slash = b'/';
+                rest.copy_from_slice(path);
+            }
+            _ => return self.write_path(state, key, path),
+        }
+        self.write_path(state, key, whole.get(..folder + 1 + path.len()).unwrap_or(path))
     }
 }
