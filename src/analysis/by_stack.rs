@@ -160,6 +160,9 @@ pub(super) fn nothing(facts: &Facts<'_>) -> String {
         let limits = loss::limits(facts.trace, &[TableId::HostMemory]);
         return format!("No malloc or free is left in this trace: older rows were removed to keep to {limits}.");
     }
+    if let Some(reason) = loss::unread(facts, &[TableId::HostMemory]) {
+        return format!("No malloc or free could be read in this trace: {reason}");
+    }
     if loss::is_incomplete(facts.trace) {
         return "No malloc or free in what had been written of this trace.".to_owned();
     }
@@ -197,13 +200,18 @@ pub(crate) fn line(facts: &Facts<'_>) -> Option<String> {
     let about = if asked { "" } else { "about " };
     let limits = loss::limits(facts.trace, &[TableId::HostMemory]);
     let left = if limits.is_empty() { String::new() } else { format!(", in the rows that {limits} left") };
+    let loss = facts.trace.process(*id).and_then(|process| loss::Loss::of_process(process, &[TableId::HostMemory]));
+    let lost = loss.filter(|loss| loss.dropped > 0);
+    let lost = lost.map_or_else(String::new, |loss| {
+        format!(", without the {} of its events that were lost", share(1.0 - loss.kept()))
+    });
     let name = match (facts.program(*id), facts.allocations.processes.iter().count()) {
         (None, _) => facts.label(*id),
         (Some(program), 1) => program,
         (Some(program), many) => format!("{program} ({}, of {many} processes that with most live)", facts.label(*id)),
     };
     Some(format!(
-        "malloc of {name}: {about}{} allocated, most live {}{by}, {} live at the end{left}\n",
+        "malloc of {name}: {about}{} allocated, most live {}{by}, {} live at the end{left}{lost}\n",
         bytes(all),
         bytes(process.peak.bytes),
         bytes(process.live.bytes.max(0.0)),
@@ -218,9 +226,11 @@ pub(super) fn any(facts: &Facts<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::Analysis;
     use crate::analysis::Need;
-    use crate::trace::Filter;
+    use crate::analysis::host_memory::HostMemory;
     use crate::trace::testing::{START, TestTrace};
+    use crate::trace::{Filter, Trace};
 
     #[test]
     fn a_run_about_nothing_else_is_told_what_malloc_held_where_that_was_much() {
@@ -238,5 +248,18 @@ mod tests {
                 96.0 MiB live at the end\n";
             assert_eq!(line(&facts), told.then(|| expected.to_owned()));
         }
+    }
+
+    #[test]
+    fn of_a_damaged_file_the_share_that_is_here_is_not_known() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        (0..4).for_each(|_| trace.thread(1, 11).malloc("alloc", 1000, 1000.0));
+        let folder = trace.write_parts(2).to_owned();
+        let file = std::fs::read_dir(folder.join("host_memory/host=node")).unwrap().next().unwrap().unwrap().path();
+        std::fs::write(&file, "PAR1").unwrap();
+        let (trace, filter) = (Trace::open(&[folder]).unwrap(), Filter::default());
+        let section = HostMemory.section(&Facts::gather(&trace, &filter, HostMemory.needs()));
+        assert_eq!((section.get("rows"), section.get("kept_percent")), (&Value::Int(2), &Value::Missing));
     }
 }

@@ -178,7 +178,7 @@ fn is_sampled(facts: &Facts<'_>) -> bool {
 /// The share of the events that is here, of which there are so many: where rows were removed these are counted, and the share
 /// is that of the whole run. Of a collector that was killed it is not known.
 fn kept(facts: &Facts<'_>, counted: Loss, events: u64) -> Option<f64> {
-    if loss::is_incomplete(facts.trace) {
+    if loss::is_incomplete(facts.trace) || loss::unread(facts, &[TableId::HostMemory]).is_some() {
         return None;
     }
     if !is_removed(facts) {
@@ -359,10 +359,14 @@ mod tests {
     fn lost_events_are_stated_and_leave_the_error_unknown() {
         let mut trace = TestTrace::new();
         trace.process(1, 100, None, START + 1_000_000);
-        trace.thread(1, 11).malloc("alloc", 8 << 20, f64::from(8 << 20));
+        trace.thread(1, 11).malloc("alloc", 32 << 20, f64::from(32 << 20));
         let manifest = trace.manifest.as_mut().unwrap();
         let count = Count { seen: 4, recorded: 1, dropped: 3, ..Count::default() };
         manifest.processes[0].accounting.insert("host_alloc".to_owned(), count);
+        let opened = trace.open();
+        let filter = crate::trace::Filter::default();
+        let line = by_stack::line(&Facts::gather(&opened, &filter, &[Need::Allocations])).unwrap();
+        assert!(line.contains(", without the 75 % of its events that were lost"), "{line}");
         let section = trace.section(&HostMemory);
         assert_eq!((section.get("lost"), section.get("kept_percent")), (&Value::Int(3), &Value::Num(25.0)));
         assert_eq!(section.get("error_percent"), &Value::Missing);
