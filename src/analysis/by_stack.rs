@@ -71,12 +71,17 @@ impl OfStack<'_> {
         facts.stacks.get(self.stack_id)
     }
 
+    /// Its site as it is shown.
+    pub(super) fn named(&self, facts: &Facts<'_>) -> String {
+        let none = if self.stack_id == OTHER_STACKS { OTHERS } else { NONE };
+        self.site(facts).map_or_else(|| none.to_owned(), Site::short)
+    }
+
     /// A row: process, line, these values, what tells it apart, file, all of the stack and its id.
     fn row<const N: usize>(&self, facts: &Facts<'_>, values: [Value; N], via: Option<String>) -> Vec<Value> {
         let site = self.site(facts);
         let id = (self.stack_id >= 0).then(|| self.stack_id.to_string());
-        let none = if self.stack_id == OTHER_STACKS { OTHERS } else { NONE };
-        let head = [facts.label(self.process_id).into(), site.map_or_else(|| none.to_owned(), Site::short).into()];
+        let head = [facts.label(self.process_id).into(), self.named(facts).into()];
         let tail = [via.into(), site.map(Site::place).into(), facts.stacks.whole(self.stack_id).into(), id.into()];
         head.into_iter().chain(values).chain(tail).collect()
     }

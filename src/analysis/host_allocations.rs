@@ -7,7 +7,7 @@ use super::by_stack::{self, OfStack, PLACE, PROCESS, SITE, STACK, STACK_ID, VIA,
 use super::passes::allocations::Amount;
 use super::passes::gpu::Allocated;
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need, pinned};
+use super::{Analysis, Explain, Facts, Metric, Need, by_line, pinned};
 use crate::render::number;
 
 /// The analysis.
@@ -106,7 +106,11 @@ impl Analysis for HostAllocations {
         section.fact("in_gaps", "in GPU idle gaps", Unit::Count, in_gaps.map(|found| whole(found.all.blocks)));
         section.fact("in_gaps_bytes", "their bytes", Unit::Bytes, in_gaps.map(|found| found.all.bytes));
         section.fact("in_gaps_ns", "idle time of these gaps", Unit::Ns, in_gaps.map(|found| found.gaps.1));
-        section.table(of_stacks(facts));
+        let all = largest(facts, |of| of.stack.sums.all.bytes);
+        by_line::table(facts, &all, "By line", |of| of.stack.sums.all, |of| of.process.sums.all)
+            .into_iter()
+            .for_each(|table| section.table(table));
+        section.table(of_stacks(facts, &all));
         section.table(by_thread(facts));
         in_gaps.into_iter().for_each(|found| of_gaps(&mut section, facts, found));
         section.table(from_kernel(facts));
@@ -115,7 +119,7 @@ impl Analysis for HostAllocations {
     }
 }
 
-fn of_stacks(facts: &Facts<'_>) -> Table {
+fn of_stacks(facts: &Facts<'_>, all: &[OfStack<'_>]) -> Table {
     const COLUMNS: [Column; 13] = [
         PROCESS,
         SITE,
@@ -131,8 +135,7 @@ fn of_stacks(facts: &Facts<'_>) -> Table {
         STACK,
         STACK_ID,
     ];
-    let all = largest(facts, |of| of.stack.sums.all.bytes);
-    by_stack::table(facts, &all, ["by_stack", "By stack"], &COLUMNS, |of| {
+    by_stack::table(facts, all, ["by_stack", "By stack"], &COLUMNS, |of| {
         let (sums, (aged, age_ns)) = (of.stack.sums, of.stack.aged);
         [
             sums.all.bytes.into(),

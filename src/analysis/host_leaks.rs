@@ -1,10 +1,10 @@
 //! host-leaks: what malloc gave and never got back, and what grows from step to step.
 
-use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, STACK_ID, VIA, bytes, largest, whole};
+use super::by_stack::{self, OfStack, PLACE, PROCESS, SITE, STACK, STACK_ID, VIA, bytes, largest, whole};
 use super::growing::{Growing, Verdict, a_second, seeming};
 use super::passes::allocations::{Amount, Beat};
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need, pinned};
+use super::{Analysis, Explain, Facts, Metric, Need, by_line, pinned};
 use gputrace_collectors::schema::TableId;
 
 /// The analysis.
@@ -101,7 +101,11 @@ impl Analysis for HostLeaks {
         section.table(of_growing(facts, &growing));
         section.table(of_unsure(facts, &unsure));
         section.table(by_process(facts, &growing));
-        section.table(at_end(facts));
+        let all = largest(facts, |of| of.stack.live.bytes);
+        by_line::table(facts, &all, "Live at the end, by line", |of| of.stack.live, |of| of.process.live)
+            .into_iter()
+            .for_each(|table| section.table(table));
+        section.table(at_end(facts, &all));
         section.table(pinned::left(facts));
         note_few_samples(&mut section, facts, &growing, &unsure);
         section
@@ -195,7 +199,7 @@ fn note_few_samples(section: &mut Section, facts: &Facts<'_>, growing: &[Growing
     }
 }
 
-fn at_end(facts: &Facts<'_>) -> Table {
+fn at_end(facts: &Facts<'_>, all: &[OfStack<'_>]) -> Table {
     const COLUMNS: [Column; 10] = [
         PROCESS,
         SITE,
@@ -208,8 +212,7 @@ fn at_end(facts: &Facts<'_>) -> Table {
         STACK,
         STACK_ID,
     ];
-    let all = largest(facts, |of| of.stack.live.bytes);
-    by_stack::table(facts, &all, ["by_stack", "Live at the end, by stack"], &COLUMNS, |of| {
+    by_stack::table(facts, all, ["by_stack", "Live at the end, by stack"], &COLUMNS, |of| {
         let live = of.stack.live;
         [live.bytes.into(), live.error_bytes().into(), percent(live.bytes, of.process.live.bytes), whole(live.blocks)]
     })

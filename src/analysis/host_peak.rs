@@ -1,9 +1,9 @@
 //! host-peak: what was live when a process held most memory of malloc, by stack.
 
-use super::by_stack::{self, PLACE, PROCESS, SITE, STACK, STACK_ID, VIA, largest, whole};
+use super::by_stack::{self, OfStack, PLACE, PROCESS, SITE, STACK, STACK_ID, VIA, largest, whole};
 use super::passes::allocations::OfProcess;
 use super::section::{Column, Section, Table, Unit, column, percent};
-use super::{Analysis, Explain, Facts, Metric, Need};
+use super::{Analysis, Explain, Facts, Metric, Need, by_line};
 use gputrace_collectors::schema::TableId;
 
 /// The analysis.
@@ -72,7 +72,12 @@ impl Analysis for HostPeak {
         if processes.len() > 1 {
             section.table(by_process(facts, &processes));
         }
-        section.table(at_peak(facts));
+        let all = largest(facts, |of| of.stack.at_peak(of.process).bytes);
+        let of = |of: &OfStack<'_>| of.stack.at_peak(of.process);
+        by_line::table(facts, &all, "By line, at the peak of each process", of, |of| of.process.peak)
+            .into_iter()
+            .for_each(|table| section.table(table));
+        section.table(at_peak(facts, &all));
         section
     }
 }
@@ -109,7 +114,7 @@ fn by_process(facts: &Facts<'_>, processes: &[(i64, &OfProcess)]) -> Table {
     Table::new("by_process", "By process", &COLUMNS, processes.iter().map(row).collect())
 }
 
-fn at_peak(facts: &Facts<'_>) -> Table {
+fn at_peak(facts: &Facts<'_>, all: &[OfStack<'_>]) -> Table {
     const COLUMNS: [Column; 11] = [
         PROCESS,
         SITE,
@@ -123,8 +128,7 @@ fn at_peak(facts: &Facts<'_>) -> Table {
         STACK,
         STACK_ID,
     ];
-    let all = largest(facts, |of| of.stack.at_peak(of.process).bytes);
-    by_stack::table(facts, &all, ["by_stack", "By stack, at the peak of each process"], &COLUMNS, |of| {
+    by_stack::table(facts, all, ["by_stack", "By stack, at the peak of each process"], &COLUMNS, |of| {
         let amount = of.stack.at_peak(of.process);
         [
             amount.bytes.into(),

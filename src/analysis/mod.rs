@@ -12,6 +12,7 @@ mod api;
 mod bandwidth;
 mod before;
 mod bound;
+mod by_line;
 mod by_stack;
 mod clock;
 mod collectives;
