@@ -98,6 +98,8 @@ pub(super) enum Kind {
     Own,
     /// Of a library.
     Other,
+    /// Of Python's interpreter: the line that it runs says more.
+    Interpreter,
     /// It only passes a wish for memory on.
     Allocator,
 }
@@ -123,12 +125,16 @@ pub(super) fn site(frame: &Frame, sources: &mut Sources) -> Site {
     Site { file: printable(place), line: frame.line, function: frame.name(), text }
 }
 
+/// How modules of Python's interpreter begin.
+const INTERPRETERS: [&str; 2] = ["python3", "libpython"];
+
 impl Frame {
     pub(super) fn kind(&self) -> Kind {
-        match (self.is_own(), self.is_allocator()) {
-            (true, _) => Kind::Own,
-            (_, true) => Kind::Allocator,
-            _ => Kind::Other,
+        match self.is_allocator() {
+            true => Kind::Allocator,
+            false if self.is_own() => Kind::Own,
+            false if !self.python && self.is_of_module(&INTERPRETERS) => Kind::Interpreter,
+            false => Kind::Other,
         }
     }
 
@@ -154,9 +160,14 @@ impl Frame {
             || is_of(&self.file, &["/usr/include/", "/rustc/"])
             || is_of(generic, &["alloc::", "core::", "std::"]);
         // An interpreter, and the library by which calls are traced.
-        let program = self.module.rsplit('/').next().unwrap_or_default();
-        let is_around = is_of(program, &["python3", "libpython", "libgputrace"]);
+        let is_around = self.is_of_module(&INTERPRETERS) || self.is_of_module(&["libgputrace"]);
         !self.function.is_empty() && !installed(&self.module) && !is_library && !is_around && !self.is_allocator()
+    }
+
+    /// Whether it lies in a module whose name begins like one of these.
+    fn is_of_module(&self, names: &[&str]) -> bool {
+        let module = self.module.rsplit('/').next().unwrap_or_default();
+        names.iter().any(|name| module.starts_with(name))
     }
 
     /// Whether it only passes a wish for memory on: functions of malloc's family, operators of C++, allocators of Python and Rust.
@@ -304,6 +315,18 @@ mod tests {
             frame("native", "start_thread", "", 0, "/lib/x86_64-linux-gnu/libc.so.6"),
         ]);
         assert_eq!(site.short(), "(libcudart.so.12)");
+    }
+
+    #[test]
+    fn a_line_of_python_says_more_than_what_the_interpreter_does_for_it() {
+        let interpreter =
+            |function| frame("native", function, "/build/Objects/x.c", 8, "/home/u/.pyenv/bin/python3.11");
+        let python = frame("python", "_compile", "/usr/lib/python3.11/re/_nobodys.py", 80, "");
+        let frames = [interpreter("PyUnicode_New"), python.clone(), interpreter("main")];
+        assert_eq!(of(frames.to_vec()).short(), "_nobodys.py:80 _compile");
+        assert_eq!(of(vec![interpreter("PyUnicode_New")]).short(), "x.c:8 PyUnicode_New");
+        let extension = frame("native", "parse", "", 0, "/v/site-packages/pandas/parsers.so");
+        assert_eq!(of(vec![extension, python]).short(), "parse (parsers.so)");
     }
 
     #[test]
