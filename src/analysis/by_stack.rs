@@ -159,6 +159,23 @@ pub(super) fn begin(section: &mut Section, facts: &Facts<'_>) -> bool {
     any
 }
 
+/// One free in so many has a block from before the trace in any program.
+const FEW: u64 = 100;
+
+/// Says of how many frees the allocation is not known, where every call is recorded and they are more than a few.
+pub(super) fn note_unknown_frees(section: &mut Section, facts: &Facts<'_>) {
+    let hosts = facts.host_memory.processes.iter().map(|(_, host)| host.frees);
+    let (all, unknown) = hosts.fold((0, 0), |sum, frees| (sum.0 + frees.0, sum.1 + frees.1));
+    if !facts.filter.is_window() && unknown > all / FEW {
+        section.note(format!(
+            "{} of {} frees are of blocks whose allocation is not in the trace: from before it, or by ways that are not recorded (an \
+             allocator's own functions, pointers to operator new, what a library's constructors allocate).",
+            crate::render::number(unknown as f64),
+            crate::render::number(all as f64),
+        ));
+    }
+}
+
 /// Why there is nothing.
 pub(super) fn nothing(facts: &Facts<'_>) -> String {
     if is_removed(facts) {
@@ -266,5 +283,21 @@ mod tests {
         let (trace, filter) = (Trace::open(&[folder]).unwrap(), Filter::default());
         let section = HostMemory.section(&Facts::gather(&trace, &filter, HostMemory.needs()));
         assert_eq!((section.get("rows"), section.get("kept_percent")), (&Value::Int(2), &Value::Missing));
+    }
+
+    #[test]
+    fn frees_of_blocks_that_nobody_saw_are_told_where_they_are_many() {
+        for (unknown, told) in [(0, false), (1, true)] {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 1_000_000);
+            trace.set(TableId::Processes, "malloc_mode", &serde_json::json!("full"));
+            let mut thread = trace.thread(1, 11);
+            let block = thread.malloc_at(7, 64, 64.0);
+            thread.free_block(&block);
+            (0..unknown).for_each(|_| thread.host_memory("free", 0, 0.0, serde_json::json!({})));
+            let section = trace.section(&HostMemory);
+            let says = section.notes.iter().any(|note| note.starts_with("1 of 2 frees are of blocks"));
+            assert_eq!(says, told, "{:?}", section.notes);
+        }
     }
 }

@@ -162,6 +162,9 @@ impl Analysis for HostMemory {
                 "Some of what C++ allocates is missing in {past} of the processes: their allocator has an operator new of its own, which could not be hooked everywhere."
             ));
         }
+        if !is_sampled(facts) {
+            by_stack::note_unknown_frees(&mut section, facts);
+        }
         section.table(by_process(facts));
         section.table(sizes(facts));
         section.table(over_time(facts));

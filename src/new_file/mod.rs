@@ -10,6 +10,7 @@ mod unfinished;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -37,8 +38,11 @@ impl NewFile {
     pub(crate) fn create(path: &Path) -> io::Result<NewFile> {
         let to = followed(path)?;
         let old = fs::metadata(&to).ok();
+        if is_ours(&to) {
+            return Ok(NewFile { file: ours(&to)?, young: None, to, into: None });
+        }
         let direct = || OpenOptions::new().write(true).create(true).truncate(true).open(&to);
-        if is_ours(&to) || old.as_ref().is_some_and(|old| !old.is_file()) {
+        if old.as_ref().is_some_and(|old| !old.is_file()) {
             return Ok(NewFile { file: direct()?, young: None, to, into: None });
         }
         // What we may not write we do not replace either.
@@ -130,6 +134,15 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
         }
     }
     Err(io::Error::from_raw_os_error(libc::ELOOP))
+}
+
+/// A descriptor of this process, at the place where it is: what stands in a file behind it, and what comes after us, is of who gave it to us.
+fn ours(path: &Path) -> io::Result<File> {
+    match path.to_str() {
+        Some("/dev/stdout") => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+        Some("/dev/stderr") => io::stderr().as_fd().try_clone_to_owned().map(File::from),
+        _ => OpenOptions::new().append(true).open(path),
+    }
 }
 
 /// Whether a path is a descriptor of this process: a file behind it belongs to who gave it to us.

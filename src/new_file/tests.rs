@@ -79,6 +79,17 @@ fn descriptors_are_no_files_of_ours() {
 }
 
 #[test]
+fn what_stands_in_a_file_behind_a_descriptor_stays() {
+    use std::os::fd::AsRawFd;
+    let folder = Folder::new("new-file-behind");
+    let path = folder.path().join("shared");
+    fs::write(&path, "head ").unwrap();
+    let shared = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    write(Path::new(&format!("/proc/self/fd/{}", shared.as_raw_fd())), "body").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"head body");
+}
+
+#[test]
 fn several_take_their_names_together_or_none_is_left_unfinished() {
     let folder = Folder::new("new-file-several");
     let made: Vec<NewFile> =

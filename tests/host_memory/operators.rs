@@ -58,6 +58,7 @@ fn counts_are_exact(trace: &Trace, what: &str) {
     for (bytes, count) in sizes() {
         assert_eq!(blocks(trace, bytes), (count, count), "{what}: {bytes}");
     }
+    assert!(trace.table("host_memory").rows().all(|row| (0..=1 << 50).contains(&row.int("bytes"))), "{what}");
     let notes = trace.root().notes;
     assert!(!notes.iter().any(|note| note.contains("operator new")), "{what}: {notes:?}");
 }
@@ -85,6 +86,20 @@ fn operators_of_a_preloaded_allocator_are_each_seen_once() {
         let told = sizes().map(|(bytes, _)| blocks(&culled, bytes).0).sum::<usize>();
         let wanted = sizes().map(|(_, count)| count).sum::<usize>();
         assert!(pairs as usize + told >= wanted && pairs as usize >= wanted / 2, "{name}: {pairs} {told} {wanted}");
+    }
+}
+
+#[test]
+fn a_program_that_replaces_some_operators_has_the_others_of_the_allocator() {
+    if !needs(&["c++"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    for (name, path) in PRELOADED.iter().filter_map(|name| Some((name, find(name)?))) {
+        let target = scratch.target(cpp_program_with("operators", "replaced", &["-DREPLACED"]));
+        let target = target.args(&arguments("")[..3]);
+        let trace = target.env("LD_PRELOAD", &path).options(["--malloc", "full"]).same().expect(0).read();
+        counts_are_exact(&trace, name);
     }
 }
 

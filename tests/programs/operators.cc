@@ -7,10 +7,12 @@
  *   size 90001             COUNT times by PLUGIN, a library made of this source with -DPLUGIN
  *   size 90003             20 times while PLUGIN is opened, by its second object
  *   size 33333             COUNT times by OWN, which has an operator of its own (-DPLUGIN -DOWN), and calls that
- *   fails                  COUNT times what no allocator has, in the ways in which C++ tells of it */
+ *   fails                  COUNT times what no allocator has, in the ways in which C++ tells of it
+ * With -DREPLACED the program has a plain new and delete of its own, which call malloc. */
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <malloc.h>
 #include <new>
 #include <pthread.h>
 #include <string>
@@ -42,6 +44,14 @@ extern "C" int work(int count) {
     return count;
 }
 #else
+#ifdef REPLACED
+void *operator new(std::size_t size) {
+    void *block = malloc(size);
+    return block ? block : throw std::bad_alloc();
+}
+void operator delete(void *block) noexcept { free(block); }
+void operator delete(void *block, std::size_t) noexcept { free(block); }
+#endif
 static int count;
 
 static void *allocates(void *) {
@@ -71,6 +81,8 @@ static void fail() {
         }
         none += !keep(::operator new(huge, std::nothrow));
     }
+    /* tcmalloc has a block for that. */
+    keep(pvalloc(std::size_t(-6)));
     std::set_new_handler(refuse);
     try {
         keep(::operator new(huge));

@@ -33,7 +33,13 @@ void *realloc(void *block, size_t bytes) {
     return larger;
 }
 
+/* Of C23: of a libc that has it, if it has. */
+extern void free_sized(void *, size_t) __attribute__((weak));
+extern void free_aligned_sized(void *, size_t, size_t) __attribute__((weak));
+
 int main(void) {
+    if (free_sized) free_sized(malloc(64), 64);
+    if (free_aligned_sized) free_aligned_sized(malloc(64), 16, 64);
     char *block = malloc(1000);
     strcpy(block, "allocated");
     block = realloc(block, 2000);

@@ -257,7 +257,7 @@ impl DeviceMemory {
         let Call { process_id, is_alloc, ns, bytes, .. } = *call;
         let calls = self.calls.at((process_id, is_alloc, call.kind, call.api_id));
         calls.api.add(ns);
-        calls.bytes += bytes;
+        calls.bytes += if call.failed { 0 } else { bytes };
         let place = steps.place(&mut self.cursor, process_id, at);
         let add = |to: &mut (u64, i64)| *to = (to.0 + 1, to.1 + ns);
         if place.is_steady() {

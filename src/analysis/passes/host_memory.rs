@@ -41,6 +41,8 @@ pub(crate) struct ProcessHost {
     pub(crate) variance: f64,
     /// Estimated number of allocations.
     pub(crate) count: f64,
+    /// Frees, and those of them whose allocation is not known.
+    pub(crate) frees: (u64, u64),
     /// Estimated bytes live.
     pub(crate) live: f64,
     /// Its most.
@@ -78,6 +80,7 @@ impl Default for ProcessHost {
             bytes: 0.0,
             variance: 0.0,
             count: 0.0,
+            frees: (0, 0),
             live: 0.0,
             peak: 0.0,
             line: Timeline::default(),
@@ -219,7 +222,7 @@ impl Pass for HostMemory {
     }
 
     fn throughout(&self) -> &'static [Want] {
-        const COLUMNS: &[&str] = &["api_ns", "action", "bytes", "weight_bytes", "calls"];
+        const COLUMNS: &[&str] = &["api_ns", "action", "bytes", "weight_bytes", "age_ns", "calls"];
         &[Want { table: TableId::HostMemory, columns: COLUMNS }]
     }
 
@@ -230,6 +233,7 @@ impl Pass for HostMemory {
         let (process, start) = (rows.i64("process_id"), rows.i64("start_ns"));
         let (length, action) = (rows.i64_or("api_ns", -1), rows.texts("action"));
         let (bytes, weight, calls) = (rows.i64("bytes"), rows.f64("weight_bytes"), rows.i64("calls"));
+        let age = rows.i64_or("age_ns", -1);
         for row in 0..rows.len {
             if self.parts.is_gone(process[row]) {
                 continue;
@@ -244,6 +248,9 @@ impl Pass for HostMemory {
             let action = action.get(row);
             if rows.is_kept(row) {
                 host.called(at, action, (bytes[row], length[row], calls[row]), amount);
+                if action == "free" {
+                    host.frees = (host.frees.0 + 1, host.frees.1 + u64::from(age[row] < 0 && bytes[row] == 0));
+                }
             }
             match action {
                 "map" => host.map(at, amount.bytes),

@@ -18,6 +18,7 @@ use gputrace_abi::shed::Shed;
 use super::Process;
 use crate::clock::Clocks;
 use crate::names::Written;
+use crate::schema::MOST_BYTES;
 use crate::tables::{BATCH_ROWS, HostAction, HostCall, Tables};
 use blocks::{Block, Blocks};
 use culling::Culling;
@@ -212,6 +213,8 @@ impl Process {
     fn host_event(&mut self, event: &Event, clocks: &Clocks, tables: &mut Tables, written: &mut Written) {
         let Some(hook) = self.intake.hooks.get(usize::from(event.hook)) else { return };
         let [address, rarer, stack, bytes] = event.payload;
+        // An allocator may give a block for more than there is (tcmalloc's pvalloc of nearly 2^64).
+        let bytes = bytes.min(MOST_BYTES as u64);
         if let Some(tid) = late_thread(rarer) {
             return self.told_late(event, tid, clocks, tables);
         }

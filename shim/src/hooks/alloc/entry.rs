@@ -60,13 +60,13 @@ macro_rules! entries {
                 pub(in super::super) static NEXT: AtomicPtr<()> = AtomicPtr::new(late as *mut ());
 
                 unsafe extern "C" fn late($($argument: $type),*) -> $result {
-                    NEXT.store(find($symbol) as *mut (), Ordering::Relaxed);
+                    NEXT.store(find(stringify!($name), $symbol) as *mut (), Ordering::Relaxed);
                     // SAFETY: the program's own arguments, passed on.
                     unsafe { next::$name()($($argument),*) }
                 }
 
                 unsafe extern "C" fn first($($argument: $type),*) -> $result {
-                    NEXT.store(find($symbol) as *mut (), Ordering::Relaxed);
+                    NEXT.store(find(stringify!($name), $symbol) as *mut (), Ordering::Relaxed);
                     lead();
                     // SAFETY: the program's own arguments, passed on to where the entry leads now.
                     unsafe {
@@ -80,7 +80,7 @@ macro_rules! entries {
                 /// after libc, and nobody calls it.
                 pub(super) fn prepare() {
                     let known = !core::ptr::eq(NEXT.load(Ordering::Relaxed), late as *mut ());
-                    let found = if known { 0 } else { elf::next_definition($symbol) };
+                    let found = if known { 0 } else { definition(stringify!($name), $symbol) };
                     if found != 0 {
                         NEXT.store(found as *mut (), Ordering::Relaxed);
                     }
@@ -138,7 +138,7 @@ entries! {
     brk = c"brk", maps, (end: *mut c_void) -> c_int;
     calloc = c"calloc", calls, (count: usize, size: usize) -> *mut c_void;
     free = c"free", calls, (block: *mut c_void) -> ();
-    // New in C23: where libc has them not, nobody else would free what a program frees by them.
+    // New in C23: where libc has them not, a program that finds ours frees by them what came from the malloc that it has.
     free_aligned_sized = c"free", calls, (block: *mut c_void, alignment: usize, bytes: usize) -> ();
     free_sized = c"free", calls, (block: *mut c_void, bytes: usize) -> ();
     malloc = c"malloc", calls, (bytes: usize) -> *mut c_void;
@@ -156,10 +156,17 @@ entries! {
     valloc = c"valloc", calls, (bytes: usize) -> *mut c_void;
 }
 
+/// What an entry passes calls on to. One that stands for another function: what everybody calls by that one's name, also where that is the
+/// program's own, which comes before us.
+fn definition(entry: &str, symbol: &CStr) -> usize {
+    let first = if entry.as_bytes() == symbol.to_bytes() { 0 } else { elf::earlier_definition(symbol) };
+    if first == 0 { elf::next_definition(symbol) } else { first }
+}
+
 #[cold]
 #[inline(never)]
-fn find(name: &CStr) -> usize {
-    let found = elf::next_definition(name);
+fn find(entry: &str, symbol: &CStr) -> usize {
+    let found = definition(entry, symbol);
     if found == 0 {
         // No libc after us: nothing that allocates can run.
         // SAFETY: ends the process, which cannot go on.

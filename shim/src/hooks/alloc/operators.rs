@@ -99,13 +99,19 @@ static SEEN: AtomicU64 = AtomicU64::new(0);
 /// Leads the operators of the allocator with this malloc here, if it has any, and C++ finds them first.
 pub(super) fn lead(malloc: usize) {
     let (from, to) = elf::range_of(malloc);
-    let Some(first) = OPERATORS.first().map(|operator| operator.name) else { return };
-    if sampling::is_off() || elf::earlier_definition(first) != 0 || !(from..to).contains(&elf::next_definition(first)) {
+    if sampling::is_off() {
         return;
     }
+    let mut any = false;
     for (operator, next) in OPERATORS.iter().zip(&NEXT) {
         let found = elf::next_definition(operator.name);
-        next.store(if (from..to).contains(&found) { found } else { 0 }, Ordering::Relaxed);
+        // A program may bring some of them, which everybody finds before those of the allocator.
+        let is_found = (from..to).contains(&found) && elf::earlier_definition(operator.name) == 0;
+        next.store(if is_found { found } else { 0 }, Ordering::Relaxed);
+        any |= is_found;
+    }
+    if !any {
+        return;
     }
     TO.store(to, Ordering::Relaxed);
     FROM.store(from, Ordering::Relaxed);
