@@ -5,7 +5,8 @@ use gputrace_abi::layout::note;
 use crate::manifest;
 
 const SANITIZER: &str = "malloc is not recorded: built with a sanitizer, which replaces it";
-const OWN_MALLOC: &str = "malloc is not recorded: the program brings its own, as with a jemalloc that it holds";
+const OWN_MALLOC: &str = "malloc is not recorded: the program brings its own, as with a jemalloc that it holds, or \
+    another library with a malloc is preloaded before gputrace's (put it behind)";
 
 /// What of a traced process is not traced, if something that was wanted is not.
 pub(crate) fn not_in_full(bits: u32) -> Option<String> {
@@ -33,6 +34,11 @@ pub(crate) fn driver_note(version: u32) -> Option<String> {
 
 /// What the shim noticed, in sentences; `patched` says whether the driver's functions themselves lead to the hooks.
 pub(crate) fn notes(bits: u32, past: &[manifest::Past], patched: bool) -> Vec<String> {
+    // Whose malloc calls would be passed to does not matter where they do not come to us.
+    let bits = match bits & (note::SANITIZER | note::OWN_MALLOC) {
+        0 => bits,
+        _ => bits & !(note::OTHER_MALLOC | note::OTHER_NEW),
+    };
     // What a library calls of itself without our symbols, and only an inline hook sees.
     let past_us = |how: &str, why: &str| {
         let which = libraries(past, how);
@@ -133,6 +139,13 @@ mod tests {
         assert_eq!(libraries(&past(1), "dlmopen"), "the library lib0.so");
         assert_eq!(libraries(&past(1), "RTLD_DEEPBIND"), "a library");
         assert_eq!(libraries(&past(4), "dlmopen"), "each of 4 libraries (lib0.so, lib1.so, lib2.so, ...)");
+    }
+
+    #[test]
+    fn where_malloc_does_not_come_to_us_nothing_is_said_of_whom_it_is_passed_to() {
+        let told = notes(note::SANITIZER | note::OTHER_MALLOC | note::OTHER_NEW, &[], false);
+        assert_eq!(told, [SANITIZER]);
+        assert_eq!(notes(note::OTHER_MALLOC | note::OTHER_NEW, &[], false).len(), 2);
     }
 
     #[test]
