@@ -19,10 +19,8 @@ pub(crate) struct Slot<'a> {
     pub(crate) name: &'a CStr,
     /// Where it leads.
     pub(crate) to: usize,
-    /// Not yet to the function, but to where the loader looks that up at the first call.
-    pub(crate) is_lazy: bool,
-    /// Its library.
-    pub(crate) library: &'a Library,
+    library: &'a Library,
+    info: &'a libc::dl_phdr_info,
 }
 
 impl Slot<'_> {
@@ -33,18 +31,24 @@ impl Slot<'_> {
 
     /// Whether calls by it come to this function, which everybody finds first who searches the global scope.
     pub(crate) fn leads_to(&self, function: usize) -> bool {
-        self.to == function || self.is_lazy && self.searches_globally()
+        self.to == function || self.is_lazy() && self.searches_globally()
     }
 
     /// Whether calls by it come to a function of ours.
     pub(crate) fn leads_to_us(&self) -> bool {
-        elf::is_ours(self.to) || self.is_lazy && self.searches_globally() && elf::exports(self.name)
+        elf::is_ours(self.to) || self.is_lazy() && self.searches_globally() && elf::exports(self.name)
     }
 
     /// The function of this name that the library has itself; 0 when it has none.
     pub(crate) fn own(&self) -> usize {
         // SAFETY: the library is loaded while the loader visits it.
         unsafe { self.library.find(self.name, false) }
+    }
+
+    /// Whether it leads not yet to the function, but to where the loader looks that up at the first call: into its own library, where
+    /// a definition of that one's own lies, too.
+    fn is_lazy(&self) -> bool {
+        elf::holds(self.info, self.to) && self.own() != self.to
     }
 
     /// Whether the loader will look in the global scope first.
@@ -74,10 +78,7 @@ pub(crate) fn lead(mut wanted: impl FnMut(&Slot<'_>) -> Option<usize>) -> Outcom
         elf::find_library(|library, info| {
             let look = |name: &CStr, word: &AtomicUsize| {
                 let to = word.load(Ordering::Relaxed);
-                // A definition of its own lies in it, too.
-                let mut slot = Slot { name, to, is_lazy: false, library };
-                slot.is_lazy = elf::holds(info, to) && slot.own() != to;
-                if let Some(wanted) = wanted(&slot) {
+                if let Some(wanted) = wanted(&Slot { name, to, library, info }) {
                     exchange(info, word, to, wanted, &mut outcome);
                 }
             };

@@ -96,6 +96,10 @@ static TO: AtomicUsize = AtomicUsize::new(0);
 /// [`elf::changes`] as of the last look that missed nothing.
 static SEEN: AtomicU64 = AtomicU64::new(0);
 
+/// Looks in a row at which a library was being opened, and how many there may be: each takes a ms in a large program.
+static AGAIN: AtomicUsize = AtomicUsize::new(0);
+const MOST_LOOKS: usize = 100;
+
 /// Leads the operators of the allocator with this malloc here, if it has any, and C++ finds them first.
 pub(super) fn lead(malloc: usize) {
     let (from, to) = elf::range_of(malloc);
@@ -132,10 +136,13 @@ pub(crate) fn look_again() {
         true => of_the_allocator(slot),
         false => of_others(slot),
     });
-    if !outcome.unfinished {
+    // A library is opened in a moment. What is to be protected and never is (pages larger than the linker thought) stays as it is.
+    let gives_up = outcome.unfinished && AGAIN.fetch_add(1, Ordering::Relaxed) >= MOST_LOOKS;
+    if !outcome.unfinished || gives_up {
         SEEN.store(changes, Ordering::Relaxed);
+        AGAIN.store(0, Ordering::Relaxed);
     }
-    if outcome.failed {
+    if outcome.failed || gives_up {
         session::say(note::OTHER_NEW);
     }
 }
