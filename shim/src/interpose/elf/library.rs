@@ -68,18 +68,15 @@ impl Library {
     /// # Safety
     /// Such a library is there and stays loaded.
     pub(in crate::interpose) unsafe fn at(base: usize, dynamic: usize) -> Option<Library> {
-        let mut entry = dynamic as *const Dynamic;
-        let mut library =
-            Library { base, dynamic: entry, strings: 0, symbols: 0, gnu_hash: 0, versions: 0, soname: None };
-        if entry.is_null() {
+        let dynamic = dynamic as *const Dynamic;
+        if dynamic.is_null() {
             return None;
         }
-        loop {
-            // SAFETY: the dynamic section of a loaded library, ended by DT_NULL.
-            let Dynamic { tag, value } = unsafe { entry.read() };
+        let mut library = Library { base, dynamic, strings: 0, symbols: 0, gnu_hash: 0, versions: 0, soname: None };
+        // SAFETY: the caller's promise.
+        for (tag, value) in unsafe { library.entries() } {
             let address = library.address(value);
             match tag {
-                DT_NULL => break,
                 DT_STRTAB => library.strings = address,
                 DT_SYMTAB => library.symbols = address,
                 DT_GNU_HASH => library.gnu_hash = address,
@@ -87,8 +84,6 @@ impl Library {
                 DT_SONAME => library.soname = Some(value),
                 _ => {}
             }
-            // SAFETY: the entry was not the last.
-            entry = unsafe { entry.add(1) };
         }
         (library.strings != 0 && library.symbols != 0 && library.gnu_hash != 0).then_some(library)
     }
@@ -98,21 +93,31 @@ impl Library {
         if value < self.base { self.base.wrapping_add(value) } else { value }
     }
 
+    /// The dynamic section, as pairs of a tag and a value.
+    ///
+    /// # Safety
+    /// The library stays loaded as long as the answer is used.
+    unsafe fn entries(&self) -> impl Iterator<Item = (i64, usize)> + use<> {
+        let mut entry = self.dynamic;
+        core::iter::from_fn(move || {
+            // SAFETY: the dynamic section of a loaded library, ended by DT_NULL.
+            let Dynamic { tag, value } = unsafe { entry.read() };
+            if tag == DT_NULL {
+                return None;
+            }
+            // SAFETY: the entry was not the last.
+            entry = unsafe { entry.add(1) };
+            Some((tag, value))
+        })
+    }
+
     /// The value of the entry with this tag; 0 when there is none.
     ///
     /// # Safety
     /// The library is still loaded.
     unsafe fn entry(&self, wanted: i64) -> usize {
-        let mut entry = self.dynamic;
-        loop {
-            // SAFETY: the dynamic section of a loaded library, ended by DT_NULL.
-            match unsafe { entry.read() } {
-                Dynamic { tag, value } if tag == wanted => return value,
-                Dynamic { tag: DT_NULL, .. } => return 0,
-                // SAFETY: the entry was not the last.
-                _ => entry = unsafe { entry.add(1) },
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.entries() }.find(|(tag, _)| *tag == wanted).map_or(0, |(_, value)| value)
     }
 
     /// Whether it finds its own definitions before those of others.
@@ -120,17 +125,8 @@ impl Library {
     /// # Safety
     /// The library is still loaded.
     pub(in crate::interpose) unsafe fn is_symbolic(&self) -> bool {
-        let mut entry = self.dynamic;
-        loop {
-            // SAFETY: the dynamic section of a loaded library, ended by DT_NULL.
-            match unsafe { entry.read() } {
-                Dynamic { tag: DT_SYMBOLIC, .. } => return true,
-                Dynamic { tag: DT_FLAGS, value } if value & DF_SYMBOLIC != 0 => return true,
-                Dynamic { tag: DT_NULL, .. } => return false,
-                // SAFETY: the entry was not the last.
-                _ => entry = unsafe { entry.add(1) },
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.entries() }.any(|(tag, value)| tag == DT_SYMBOLIC || tag == DT_FLAGS && value & DF_SYMBOLIC != 0)
     }
 
     /// Shows the words in which the loader puts, or put, where functions and variables are that the library asks for by name.
@@ -167,22 +163,11 @@ impl Library {
     pub(in crate::interpose) unsafe fn needs(&self, other: &Library) -> bool {
         // SAFETY: the caller's promise.
         let Some(wanted) = (unsafe { other.soname() }) else { return false };
-        let mut entry = self.dynamic;
-        loop {
-            // SAFETY: the dynamic section of a loaded library, ended by DT_NULL; names are offsets into its strings.
-            unsafe {
-                match entry.read() {
-                    Dynamic { tag: DT_NULL, .. } => return false,
-                    Dynamic { tag: DT_NEEDED, value }
-                        if CStr::from_ptr((self.strings + value) as *const c_char).to_bytes() == wanted =>
-                    {
-                        return true;
-                    }
-                    _ => {}
-                }
-                entry = entry.add(1);
-            }
-        }
+        // SAFETY: names are offsets into the library's strings.
+        let named =
+            |value: usize| unsafe { CStr::from_ptr((self.strings + value) as *const c_char) }.to_bytes() == wanted;
+        // SAFETY: the caller's promise.
+        unsafe { self.entries() }.any(|(tag, value)| tag == DT_NEEDED && named(value))
     }
 
     /// # Safety
