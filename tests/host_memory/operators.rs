@@ -28,24 +28,11 @@ fn arguments(allocator: &str) -> Vec<String> {
     files.into_iter().chain(fails).collect()
 }
 
-/// What was allocated in so many bytes, and how much of that was freed.
+/// How many blocks of so many bytes were allocated, and how many freed.
 fn blocks(trace: &Trace, bytes: i64) -> (usize, usize) {
     let table = trace.table("host_memory");
-    let mut rows: Vec<_> = table.rows().collect();
-    rows.sort_by_key(|row| row.int("start_ns"));
-    let mut live = std::collections::HashSet::new();
-    let (mut allocated, mut freed) = (0, 0);
-    for row in rows {
-        match row.text("action") {
-            "alloc" if row.int("bytes") == bytes => {
-                allocated += 1;
-                assert!(live.insert(row.int("address")), "{bytes} twice at one address");
-            }
-            "free" => freed += usize::from(live.remove(&row.int("address"))),
-            _ => {}
-        }
-    }
-    (allocated, freed)
+    let of = |action| table.rows().filter(|row| row.text("action") == action && row.int("bytes") == bytes).count();
+    (of("alloc"), of("free"))
 }
 
 /// Each size of the program and how often it has it.

@@ -3,7 +3,7 @@
  * usage: operators COUNT PLUGIN OWN [fails]
  *   sizes 60001 to 60008   the operators new COUNT times, deleted by each of the operators delete that fits
  *   size 70002             a string of 70001 characters COUNT times, which libstdc++ allocates
- *   size 80001             COUNT times in each of four threads
+ *   size 80001             COUNT times in each of four threads, one after another
  *   size 90001             COUNT times by PLUGIN, a library made of this source with -DPLUGIN
  *   size 90003             20 times while PLUGIN is opened, by its second object
  *   size 33333             COUNT times by OWN, which has an operator of its own (-DPLUGIN -DOWN), and calls that
@@ -119,8 +119,11 @@ int main(int argc, char **argv) {
         keep(&text[i]);
     }
     pthread_t threads[4];
-    for (auto &thread : threads) pthread_create(&thread, nullptr, allocates, nullptr);
-    for (auto thread : threads) pthread_join(thread, nullptr);
+    /* One after another: each count is exact, whoever's clock is ahead. */
+    for (auto &thread : threads) {
+        pthread_create(&thread, nullptr, allocates, nullptr);
+        pthread_join(thread, nullptr);
+    }
     std::printf("plugin %d, own %d\n", opened(argv[2]), opened(argv[3]));
     if (argc > 4) fail();
 }
