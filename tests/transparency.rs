@@ -1,6 +1,6 @@
 //! A traced program cannot tell that it is traced: what it prints, how it ends, what its calls return.
 
-use crate::util::{Driver, Scratch, Target, count, lacks, library, needs, program, program_with};
+use crate::util::{Driver, Scratch, Target, count, library, needs, program, program_with, system_library};
 
 /// Ways to look at memory: options of gputrace.
 const MEMORY: [&[&str]; 5] = [
@@ -270,15 +270,8 @@ fn mimalloc_preloaded_stays_the_programs_allocator() {
 
 fn stay_the_programs_allocator(names: &[&str]) {
     let scratch = Scratch::new();
-    let find = |name: &str| {
-        let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
-        folders.iter().map(|folder| std::path::Path::new(folder).join(name)).find(|path| path.exists())
-    };
     for name in names {
-        let Some(path) = find(name) else {
-            lacks(name);
-            continue;
-        };
+        let Some(path) = system_library(name) else { continue };
         for memory in MEMORY {
             let target = scratch.target(program("mallocs")).args(["known", "50"]).options(memory);
             let run = target.env("LD_PRELOAD", &path).same();

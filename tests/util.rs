@@ -11,7 +11,7 @@ pub(crate) use apple::{Processor, apple_targets, imports_of_apple};
 pub(crate) use build::{
     Driver, copied, cpp_program_with, driver_folder, gputrace, hooked_functions, lacks, library, linked_with,
     linked_with_library, nccl_folder, nccl_inside, needs, nvml_folder, odd_driver_folder, program, program_by,
-    program_with, repository, shim,
+    program_with, repository, shim, system_library,
 };
 pub(crate) use pty::on_a_terminal;
 pub(crate) use run::{Finished, Scratch, Started, Target, poll, test_hook};

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::Facts;
 use super::by_stack::{OfStack, PLACE, PROCESS, SITE, whole};
 use super::passes::allocations::Amount;
-use super::section::{Column, Table, Unit, column, percent};
+use super::section::{Column, Section, Table, Unit, column, percent};
 use crate::trace::Site;
 
 /// Rows of a table.
@@ -20,14 +20,15 @@ struct Line<'a> {
     stacks: usize,
 }
 
-/// A table by line of these stacks, where any has several; `of` is what a stack has, `all` what its process has of that.
-pub(super) fn table<'a>(
+/// Adds a table by line of these stacks, where any has several; `of` is what a stack has, `all` what its process has of that.
+pub(super) fn add<'a>(
+    section: &mut Section,
     facts: &Facts<'_>,
     stacks: &[OfStack<'a>],
     title: &'static str,
     of: impl Fn(&OfStack<'a>) -> Amount,
     all: impl Fn(&OfStack<'a>) -> Amount,
-) -> Option<Table> {
+) {
     const COLUMNS: [Column; 7] = [
         PROCESS,
         SITE,
@@ -47,7 +48,7 @@ pub(super) fn table<'a>(
         line.stacks += 1;
     }
     if lines.len() == stacks.len() {
-        return None;
+        return;
     }
     let mut lines: Vec<_> = lines.into_values().collect();
     lines.sort_by_key(|line| (Reverse(line.sum.bytes as i64), facts.place(line.first.process_id), line.first.stack_id));
@@ -65,7 +66,7 @@ pub(super) fn table<'a>(
     };
     let left_out = lines.len().saturating_sub(MOST);
     let rows = lines.iter().take(MOST).map(row).collect();
-    Some(Table { left_out, ..Table::new("by_line", title, &COLUMNS, rows) })
+    section.table(Table { left_out, ..Table::new("by_line", title, &COLUMNS, rows) });
 }
 
 #[cfg(test)]

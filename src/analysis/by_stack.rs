@@ -8,7 +8,7 @@ use gputrace_collectors::Manifest;
 use gputrace_collectors::schema::TableId;
 
 /// Stands in place of a site for allocations of which no stack is known.
-const NONE: &str = "(no stack)";
+pub(super) const NONE: &str = "(no stack)";
 /// Stacks of each of which there is little.
 const OTHERS: &str = "(other stacks)";
 /// Stacks of a table: each has all of its frames in JSON.

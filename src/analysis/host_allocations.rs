@@ -107,9 +107,7 @@ impl Analysis for HostAllocations {
         section.fact("in_gaps_bytes", "their bytes", Unit::Bytes, in_gaps.map(|found| found.all.bytes));
         section.fact("in_gaps_ns", "idle time of these gaps", Unit::Ns, in_gaps.map(|found| found.gaps.1));
         let all = largest(facts, |of| of.stack.sums.all.bytes);
-        by_line::table(facts, &all, "By line", |of| of.stack.sums.all, |of| of.process.sums.all)
-            .into_iter()
-            .for_each(|table| section.table(table));
+        by_line::add(&mut section, facts, &all, "By line", |of| of.stack.sums.all, |of| of.process.sums.all);
         section.table(of_stacks(facts, &all));
         section.table(by_thread(facts));
         in_gaps.into_iter().for_each(|found| of_gaps(&mut section, facts, found));

@@ -102,9 +102,7 @@ impl Analysis for HostLeaks {
         section.table(of_unsure(facts, &unsure));
         section.table(by_process(facts, &growing));
         let all = largest(facts, |of| of.stack.live.bytes);
-        by_line::table(facts, &all, "Live at the end, by line", |of| of.stack.live, |of| of.process.live)
-            .into_iter()
-            .for_each(|table| section.table(table));
+        by_line::add(&mut section, facts, &all, "Live at the end, by line", |of| of.stack.live, |of| of.process.live);
         section.table(at_end(facts, &all));
         section.table(pinned::left(facts));
         note_few_samples(&mut section, facts, &growing, &unsure);

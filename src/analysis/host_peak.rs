@@ -74,9 +74,7 @@ impl Analysis for HostPeak {
         }
         let all = largest(facts, |of| of.stack.at_peak(of.process).bytes);
         let of = |of: &OfStack<'_>| of.stack.at_peak(of.process);
-        by_line::table(facts, &all, "By line, at the peak of each process", of, |of| of.process.peak)
-            .into_iter()
-            .for_each(|table| section.table(table));
+        by_line::add(&mut section, facts, &all, "By line, at the peak of each process", of, |of| of.process.peak);
         section.table(at_peak(facts, &all));
         section
     }

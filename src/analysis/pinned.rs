@@ -1,7 +1,7 @@
 //! What analyses of the host's memory tell of memory that the driver gave pinned: by process and by stack.
 
 use super::Facts;
-use super::by_stack::{PLACE, PROCESS, SITE, STACK, STACK_ID};
+use super::by_stack::{NONE, PLACE, PROCESS, SITE, STACK, STACK_ID};
 use super::passes::pinned::{AtStack, Pinned};
 use super::section::{Column, Table, Unit, Value, column, percent};
 use crate::trace::Site;
@@ -80,7 +80,7 @@ fn by_stack<const N: usize>(
     stacks.sort_by_key(|(id, stack, _, at)| (std::cmp::Reverse(of(at)), facts.place(*id), *stack));
     let row = |(id, stack, pinned, at): &(i64, i64, &Pinned, &AtStack)| {
         let site = facts.stacks.get(*stack);
-        let head = [facts.label(*id).into(), site.map_or_else(|| "(no stack)".to_owned(), Site::short).into()];
+        let head = [facts.label(*id).into(), site.map_or_else(|| NONE.to_owned(), Site::short).into()];
         let key = (*stack >= 0).then(|| stack.to_string());
         let tail = [site.map(Site::place).into(), facts.stacks.whole(*stack).into(), key.into()];
         head.into_iter().chain(values(pinned, at)).chain(tail).collect()

@@ -1,8 +1,6 @@
 //! What glibc's malloc holds for itself, asked by a thread of ours where somebody wants that.
 
-use std::path::Path;
-
-use crate::util::{Scratch, Trace, lacks, program};
+use crate::util::{Scratch, Trace, program, system_library};
 
 /// Values of a counter of malloc's.
 fn told(trace: &Trace, name: &str) -> Vec<f64> {
@@ -31,12 +29,7 @@ fn holes_between_blocks_are_free_in_the_arenas() {
 
 #[test]
 fn another_allocator_has_no_arenas_to_ask_and_the_trace_says_so() {
-    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
-    let found = folders.iter().map(|folder| Path::new(folder).join("libjemalloc.so.2")).find(|path| path.exists());
-    let Some(path) = found else {
-        lacks("libjemalloc.so.2");
-        return;
-    };
+    let Some(path) = system_library("libjemalloc.so.2") else { return };
     let scratch = Scratch::new();
     let target = scratch.target(program("mallocs")).args(["known", "5"]).env("LD_PRELOAD", &path);
     let trace = target.options(["--malloc-arenas", "0.05"]).same().read();

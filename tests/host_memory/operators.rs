@@ -1,22 +1,11 @@
 //! C++'s operators new and delete of allocators that do not come to their own malloc: each call once, whichever library makes it.
 
-use std::path::{Path, PathBuf};
-
-use crate::util::{Scratch, Trace, cpp_program_with, lacks, needs};
+use crate::util::{Scratch, Trace, cpp_program_with, needs, system_library};
 
 /// How often the program does each thing.
 const COUNT: usize = 50;
 
 const PRELOADED: [&str; 3] = ["libtcmalloc_minimal.so.4", "libjemalloc.so.2", "libmimalloc.so.2.0"];
-
-fn find(name: &str) -> Option<PathBuf> {
-    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
-    let found = folders.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.exists());
-    if found.is_none() {
-        lacks(name);
-    }
-    found
-}
 
 /// The program's arguments: what it opens, and that it fails, which ends a process that has mimalloc.
 fn arguments(allocator: &str) -> Vec<String> {
@@ -56,7 +45,7 @@ fn operators_of_a_preloaded_allocator_are_each_seen_once() {
         return;
     }
     let scratch = Scratch::new();
-    for (name, path) in PRELOADED.iter().filter_map(|name| Some((name, find(name)?))) {
+    for (name, path) in PRELOADED.iter().filter_map(|name| Some((name, system_library(name)?))) {
         let target = |options: &[&str]| {
             let target = scratch.target(cpp_program_with("operators", "", &[])).args(arguments(name));
             target.env("LD_PRELOAD", &path).options(options).same().expect(0).read()
@@ -82,7 +71,7 @@ fn a_program_that_replaces_some_operators_has_the_others_of_the_allocator() {
         return;
     }
     let scratch = Scratch::new();
-    for (name, path) in PRELOADED.iter().filter_map(|name| Some((name, find(name)?))) {
+    for (name, path) in PRELOADED.iter().filter_map(|name| Some((name, system_library(name)?))) {
         let target = scratch.target(cpp_program_with("operators", "replaced", &["-DREPLACED"]));
         let target = target.args(&arguments("")[..3]);
         let trace = target.env("LD_PRELOAD", &path).options(["--malloc", "full"]).same().expect(0).read();
@@ -93,7 +82,7 @@ fn a_program_that_replaces_some_operators_has_the_others_of_the_allocator() {
 #[test]
 fn operators_of_a_linked_allocator_are_each_seen_once_however_they_are_bound() {
     let name = "libtcmalloc_minimal.so.4";
-    if !needs(&["c++"]) || find(name).is_none() {
+    if !needs(&["c++"]) || system_library(name).is_none() {
         return;
     }
     let scratch = Scratch::new();

@@ -236,6 +236,16 @@ pub(crate) fn needs(programs: &[&str]) -> bool {
     lacks(&missing.iter().map(|name| **name).collect::<Vec<_>>().join(", "))
 }
 
+/// A library of the system by its file's name; where it is missing that is as with [`needs`].
+pub(crate) fn system_library(name: &str) -> Option<PathBuf> {
+    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    let found = folders.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.exists());
+    if found.is_none() {
+        lacks(name);
+    }
+    found
+}
+
 /// What [`needs`] does about things that are missing; true when nothing is.
 pub(crate) fn lacks(missing: &str) -> bool {
     if missing.is_empty() {

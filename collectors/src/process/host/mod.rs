@@ -16,9 +16,9 @@ use gputrace_abi::pending::late_thread;
 use gputrace_abi::shed::Shed;
 
 use super::Process;
+use super::resolve::size;
 use crate::clock::Clocks;
 use crate::names::Written;
-use crate::schema::MOST_BYTES;
 use crate::tables::{BATCH_ROWS, HostAction, HostCall, Tables};
 use blocks::{Block, Blocks};
 use culling::Culling;
@@ -214,7 +214,7 @@ impl Process {
         let Some(hook) = self.intake.hooks.get(usize::from(event.hook)) else { return };
         let [address, rarer, stack, bytes] = event.payload;
         // An allocator may give a block for more than there is (tcmalloc's pvalloc of nearly 2^64).
-        let bytes = bytes.min(MOST_BYTES as u64);
+        let bytes = size(bytes) as u64;
         if let Some(tid) = late_thread(rarer) {
             return self.told_late(event, tid, clocks, tables);
         }

@@ -228,10 +228,7 @@ pub(crate) fn segments(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
 
 /// Whether the loader makes this address of a library read-only when it is done with it.
 pub(super) fn is_read_only_later(info: &libc::dl_phdr_info, address: usize) -> bool {
-    segments(info).iter().filter(|s| s.p_type == libc::PT_GNU_RELRO).any(|s| {
-        let start = (info.dlpi_addr as usize).wrapping_add(s.p_vaddr as usize);
-        (start..start.saturating_add(s.p_memsz as usize)).contains(&address)
-    })
+    is_in_segment(info, libc::PT_GNU_RELRO, address)
 }
 
 /// A number that changes whenever a library is opened or closed.
@@ -275,7 +272,11 @@ fn is_us(info: &libc::dl_phdr_info) -> bool {
 
 /// Whether the address lies in this library.
 pub(super) fn holds(info: &libc::dl_phdr_info, address: usize) -> bool {
-    segments(info).iter().filter(|s| s.p_type == libc::PT_LOAD).any(|s| {
+    is_in_segment(info, libc::PT_LOAD, address)
+}
+
+fn is_in_segment(info: &libc::dl_phdr_info, kind: u32, address: usize) -> bool {
+    segments(info).iter().filter(|s| s.p_type == kind).any(|s| {
         let start = (info.dlpi_addr as usize).wrapping_add(s.p_vaddr as usize);
         (start..start.saturating_add(s.p_memsz as usize)).contains(&address)
     })
