@@ -191,7 +191,6 @@ impl Process {
             return;
         }
         table.shift.store(shift, Ordering::Relaxed);
-        table.limit.store(limit as u32, Ordering::Relaxed);
         let (beat, made) = (pending::beat_of(horizon, shift), table.made.load(Ordering::Relaxed));
         // Nobody made beats for so long that their numbers may have gone round: what is there is of the last one, or before it.
         let late = table.beat() != 0 && horizon.saturating_sub(made) >> shift > BEATS / 4;
@@ -199,6 +198,9 @@ impl Process {
             self.take_pending(Take::All);
         }
         if late || beat != table.beat() {
+            // What was put there in the beat before may be new, however long that was: else a pass that comes late would find all that lives old.
+            let before = if late || table.beat() == 0 { 0 } else { pending::beats_between(table.beat(), beat) };
+            table.limit.store(limit.max(before) as u32, Ordering::Relaxed);
             table.made.store(horizon, Ordering::Relaxed);
             self.set_beat(pending::stamp(beat));
         }
@@ -210,7 +212,7 @@ impl Process {
             is_due
         };
         if due(&mut self.host.pending.looked, LOOK) {
-            self.take_pending(Take::Old(limit));
+            self.take_pending(Take::Old(table.limit.load(Ordering::Relaxed).into()));
         }
         if due(&mut self.host.pending.taken, TAKE) {
             for place in 1..self.threads.len() {
