@@ -155,6 +155,11 @@ fn shift_of(ticks: u64) -> u32 {
     least.next_power_of_two().trailing_zeros()
 }
 
+/// How many beats are a short life in the present one: as many as were asked for, and no fewer than lie between it and the one before, 0 for none.
+fn short_in(asked: u64, before: u64, beat: u64) -> u64 {
+    if before == 0 { asked } else { asked.max(pending::beats_between(before, beat)) }
+}
+
 /// Ticks of a clock in a second.
 fn ticks_of_second(kind: ClockKind, now: u64, clocks: &Clocks) -> u64 {
     const TICKS: u64 = 1 << 24;
@@ -199,8 +204,8 @@ impl Process {
         }
         if late || beat != table.beat() {
             // What was put there in the beat before may be new, however long that was: else a pass that comes late would find all that lives old.
-            let before = if late || table.beat() == 0 { 0 } else { pending::beats_between(table.beat(), beat) };
-            table.limit.store(limit.max(before) as u32, Ordering::Relaxed);
+            let before = if late { 0 } else { table.beat() };
+            table.limit.store(short_in(limit, before, beat) as u32, Ordering::Relaxed);
             table.made.store(horizon, Ordering::Relaxed);
             self.set_beat(pending::stamp(beat));
         }
@@ -354,6 +359,13 @@ impl Process {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_put_there_in_the_beat_before_has_had_a_short_life_however_late_the_pass_was() {
+        let lives = |before: u64, beat: u64| short_in(40, before, beat);
+        assert_eq!((lives(0, 9000), lives(100, 105), lives(100, 170)), (40, 40, 70));
+        assert_eq!(lives(BEATS - 30, 40), 70);
+    }
 
     #[test]
     fn a_free_waits_for_the_block_that_was_there_before_it_and_after_the_free_before() {

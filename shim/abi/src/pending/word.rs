@@ -88,6 +88,10 @@ impl Word {
 }
 
 /// Where an address stands in the table, and what of it the place does not say.
+///
+/// One place for each 32 bytes: libc's blocks, the smallest of which are that far apart, have one each, and of the table, which the program
+/// has to fetch as it does its blocks, half as much is in use as with one for each 16 (a program of small objects took 1.20 of its time on a
+/// Xeon in place of 1.27). Allocators that have blocks of 16 bytes side by side lose half of those to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     index: usize,
@@ -103,8 +107,8 @@ impl Place {
         if at >> ADDRESS_BITS != 0 {
             return None;
         }
-        let tag = at >> SLOT_BITS;
-        Some(Place { index: ((at & (SLOTS as u64 - 1)) ^ spread(tag)) as usize, tag })
+        let (window, cell) = (at >> (SLOT_BITS + 1), at >> 1);
+        Some(Place { index: ((cell & (SLOTS as u64 - 1)) ^ spread(window)) as usize, tag: window << 1 | at & 1 })
     }
 
     /// The word of a block of this address: all of it but for the address is what its thread knew before it got that ([`owner`], [`stamp`],
@@ -124,7 +128,8 @@ impl Place {
 /// The address of the block that has this word at this place.
 pub const fn address(index: usize, word: Word) -> u64 {
     let tag = word.0 >> TAG_AT;
-    (tag << SLOT_BITS | index as u64 ^ spread(tag)) << 4
+    let (window, odd) = (tag >> 1, tag & 1);
+    (window << SLOT_BITS | index as u64 ^ spread(window)) << 5 | odd << 4
 }
 
 /// Heaps of threads begin at multiples of 64 MiB: what lies alike in them is not to have one place.
@@ -174,6 +179,9 @@ mod tests {
                 assert_eq!((word.thread(), word.beat()), (thread.into(), beat));
                 assert_eq!((word.function() as u64, word.bytes()), (function, bytes as u64));
                 assert!(word.is_of(place) && word != Word::NONE);
+                let beside = Place::of(block ^ 16).unwrap();
+                assert_eq!(beside.index(), place.index());
+                assert!(!word.is_of(beside) && word.against(beside, owned | stamped) >= SIZES as u64);
                 assert_eq!(word.against(place, owned | stamped), word.sized() as u64);
                 assert!(word.against(place, owner(thread ^ 1) | stamped) >= SIZES as u64);
                 assert!(word.against(place, owned | stamp(beat % BEATS + 1)) >= SIZES as u64);
