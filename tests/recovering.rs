@@ -66,6 +66,12 @@ pub(crate) fn stop(pid: i32) {
     poll(LONG, is_stopped).expect("it stops");
 }
 
+/// Lets it go on.
+pub(crate) fn go_on(pid: i32) {
+    // SAFETY: as in `stop`.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGCONT) }, 0);
+}
+
 /// Waits until the heir holds so many segments: a process whose segment is on its way when gputrace is killed is not traced.
 pub(crate) fn holds(heir: i32, segments: usize) {
     poll(LONG, || has(heir, segments).then_some(())).expect("the heir gets the segments");

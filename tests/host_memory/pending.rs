@@ -1,8 +1,10 @@
 //! Short lives that the traced process itself sums up: every block is counted or told, once, whoever frees it and however the process ends.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use super::stress::Said;
+use crate::recovering::{go_on, stop};
 use crate::util::{Finished, Row, Scratch, Target, Trace, count, library, program};
 
 /// Short lives of so many ms are summed up.
@@ -106,6 +108,27 @@ fn blocks_of_sixty_four_threads_that_free_each_others_are_all_there_and_live_as_
     let (calls, _) = summed(&trace, 600);
     assert!((made..made + 200).contains(&calls), "{calls} blocks were summed up, and {made} are missing");
     assert!(made > 0 && said.children > 0);
+}
+
+#[test]
+fn a_collector_that_is_held_up_leaves_short_lives_short() {
+    let scratch = Scratch::alone();
+    let target = scratch.target(program("mallocs")).args(["turns", "2", "232"]).options(options("20"));
+    let run = target.start();
+    let until = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(30));
+        stop(run.pid());
+        std::thread::sleep(Duration::from_millis(70));
+        go_on(run.pid());
+    }
+    let run = run.wait().expect(0);
+    let made: i64 = run.text().lines().next().and_then(|line| line.parse().ok()).expect("a number");
+    let trace = run.read();
+    trace.assert_balanced();
+    let told = told(&trace).get(&232).map_or(0, |[events, _]| *events);
+    // Of those that lived while it stood still two thousand each time would be told, some 40,000.
+    assert!(told < 10_000 && summed(&trace, 232).0 >= made - told, "{told} of {made}");
 }
 
 #[test]

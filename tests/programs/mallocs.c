@@ -2,13 +2,15 @@
  *
  * usage: mallocs known COUNT | mallocs traffic BLOCKS BYTES | mallocs lasting SECONDS BYTES
  *        mallocs holes BLOCKS BYTES | mallocs killed BLOCKS BYTES | mallocs given BLOCKS BYTES | mallocs nothing COUNT
+ *        mallocs turns SECONDS BYTES
  *   known     each function of malloc's family COUNT times, with sizes that nobody else uses (see below)
  *   traffic   BLOCKS blocks of BYTES, one after another, none of them touched
  *   holes     BLOCKS blocks of BYTES of which every second one is freed, and rests for two seconds
  *   killed    BLOCKS blocks of BYTES that it keeps, and between them as many that it does not; then it is killed
  *   nothing   COUNT frees of NULL, and for a tenth of a second more of them
  *   given     BLOCKS blocks of BYTES that another thread frees, and whose addresses it gets again
- *   lasting   the same for so many seconds, after which it prints the number of blocks */
+ *   lasting   the same for so many seconds, after which it prints the number of blocks
+ *   turns     the same where each block lives until 2,000 others were allocated */
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
@@ -59,6 +61,18 @@ int main(int argc, char **argv) {
         long blocks = 0;
         for (; time(NULL) <= end; blocks += 1000)
             for (int i = 0; i < 1000; i++) free(KEEP(malloc(bytes)));
+        printf("%ld\n", blocks);
+    } else if (!strcmp(argv[1], "turns")) {
+        static void *kept[2000];
+        size_t bytes = strtoul(argv[3], NULL, 10);
+        time_t end = time(NULL) + count;
+        long blocks = 0;
+        for (; time(NULL) <= end; blocks += 2000)
+            for (int i = 0; i < 2000; i++) {
+                free(kept[i]);
+                kept[i] = malloc(bytes);
+            }
+        for (int i = 0; i < 2000; i++) free(kept[i]);
         printf("%ld\n", blocks);
     } else if (!strcmp(argv[1], "holes")) {
         size_t bytes = strtoul(argv[3], NULL, 10);

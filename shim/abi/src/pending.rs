@@ -16,7 +16,8 @@
 //! looked: so it lies after every earlier free of the same address, and before its own.
 //!
 //! **Time.** Words bear the number of the *beat*, which the collector makes of the clock at each pass, so nobody reads a clock to
-//! put a block there. An age is known to one pass, and times that are told late are too early by up to one.
+//! put a block there. An age is known to one pass, and times that are told late are too early by up to one. What was put there since the
+//! pass before is never old, however late a pass comes: all that lives then would be told at once, and hold up the next one.
 
 #[cfg(not(loom))]
 use crate::layout::{CHUNKS_AT, View};
