@@ -31,8 +31,8 @@ const TAKE: Duration = Duration::from_millis(500);
 /// Which blocks are taken out of the table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Take {
-    /// Those that are older than so many beats.
-    Old(u64),
+    /// Those that are older than a short life.
+    Old,
     /// Those of threads that have ended, and what these counted.
     Ended,
     /// All, and what all threads counted.
@@ -217,7 +217,7 @@ impl Process {
             is_due
         };
         if due(&mut self.host.pending.looked, LOOK) {
-            self.take_pending(Take::Old(table.limit.load(Ordering::Relaxed).into()));
+            self.take_pending(Take::Old);
         }
         if due(&mut self.host.pending.taken, TAKE) {
             for place in 1..self.threads.len() {
@@ -261,14 +261,14 @@ impl Process {
     fn take_pending(&mut self, what: Take) {
         let view = *self.segment.view();
         let Some((Beats { shift, .. }, table)) = self.host.pending.beats.zip(view.pending()) else { return };
-        let beat = table.beat();
+        let (beat, limit) = (table.beat(), table.limit.load(Ordering::Relaxed).into());
         for index in 0..SLOTS {
             let word = table.at(index);
             if word == Word::NONE {
                 continue;
             }
             let taken = match what {
-                Take::Old(limit) => pending::beats_between(word.beat(), beat) > limit,
+                Take::Old => pending::beats_between(word.beat(), beat) > limit,
                 Take::Ended => {
                     let place = self.rows.get(word.thread()).copied().flatten();
                     place.is_some_and(|place| self.threads[place].exited.is_some())
@@ -284,7 +284,7 @@ impl Process {
                 self.tell(place, index, word, [start, now]);
             }
         }
-        if !matches!(what, Take::Old(_)) {
+        if what != Take::Old {
             for place in 1..self.threads.len() {
                 if what == Take::All || self.threads[place].exited.is_some() {
                     self.take_counts(place);
