@@ -29,7 +29,7 @@ struct Bucket([AtomicUsize; BUCKET]);
 pub(crate) const CELL_BITS: u32 = 8;
 const CELLS: usize = 1 << (u32::BITS - CELL_BITS);
 /// Null where nothing is sampled, or no memory was there. Neither is ever unmapped.
-pub(crate) static FILTER: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
+static FILTER: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
 static BUCKETS: AtomicPtr<Bucket> = AtomicPtr::new(core::ptr::null_mut());
 /// One less than there are buckets.
 static BUCKET_MASK: AtomicUsize = AtomicUsize::new(0);
@@ -51,9 +51,11 @@ pub(crate) fn prepare(mean_bytes: u64) {
     }
 }
 
-/// Whether there is a filter to be asked.
-pub(crate) fn is_prepared() -> bool {
-    !FILTER.load(Ordering::Acquire).is_null()
+/// The cells, for code that no compiler writes; null where there is no filter to be asked.
+#[cfg(target_os = "linux")]
+pub(crate) fn filter() -> *const AtomicU8 {
+    // SYNC POINT: filter. Acquire, with the Release in `prepare`.
+    FILTER.load(Ordering::Acquire)
 }
 
 #[inline(always)]
@@ -99,11 +101,17 @@ fn find_place(address: usize) -> bool {
     if cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
         return false;
     }
-    let placed = places.iter().any(|p| p.compare_exchange(0, address, Ordering::Relaxed, Ordering::Relaxed).is_ok());
+    let placed = places.iter().any(|place| replace(place, 0, address));
     if !placed {
         leave(cell);
     }
     placed
+}
+
+/// Looks first: an exchange that finds something else costs as much as one that does not, and there are eight places.
+fn replace(place: &AtomicUsize, old: usize, new: usize) -> bool {
+    place.load(Ordering::Relaxed) == old
+        && place.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
 fn leave(cell: &AtomicU8) {
@@ -115,7 +123,7 @@ fn leave(cell: &AtomicU8) {
 /// record, the same address right after it.
 pub(crate) fn remove(address: usize) -> bool {
     let (Some(cell), Some(Bucket(places))) = (cell(address), bucket(address)) else { return false };
-    let found = places.iter().any(|p| p.compare_exchange(address, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok());
+    let found = places.iter().any(|place| replace(place, address, 0));
     if found {
         leave(cell);
     }

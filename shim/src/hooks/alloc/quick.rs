@@ -38,6 +38,7 @@ macro_rules! allocation {
             concat!("jmp ", $next),
             concat!("3: add qword ptr [rcx + {countdown}], ", $bytes),
             concat!("2: jmp ", $long),
+            quick::whole_lines!(),
             row = const quick::ROW,
             countdown = const quick::COUNTDOWN,
             seen = const quick::SEEN_ALLOC,
@@ -47,17 +48,18 @@ macro_rules! allocation {
 }
 pub(super) use allocation;
 
-/// The whole entry of free: [`crate::tracked::may_be`] says whether the block may have been recorded.
+/// The whole entry of free: [`crate::tracked::may_be`] says whether the block may have been recorded. The filter's address stands beside the
+/// thread's state: see [`crate::tls`].
 macro_rules! free {
     ($next:literal, $long:literal, $($operand:tt)*) => {
         core::arch::naked_asm!(
-            "mov rax, qword ptr [rip + gputrace_sampled@GOTTPOFF]",
-            "mov rax, qword ptr fs:[rax]",
+            "mov r8, qword ptr [rip + gputrace_sampled@GOTTPOFF]",
+            "mov rax, qword ptr fs:[r8]",
             "test rax, rax",
             "je 2f",
             "mov ecx, edi",
             "shr ecx, {cell_bits}",
-            "add rcx, qword ptr [rip + {filter}]",
+            "add rcx, qword ptr fs:[r8 + 8]",
             "cmp byte ptr [rcx], 0",
             "jne 2f",
             "mov rax, qword ptr [rax + {row}]",
@@ -66,8 +68,8 @@ macro_rules! free {
             "inc qword ptr [rax + {seen}]",
             concat!("jmp ", $next),
             concat!("2: jmp ", $long),
+            quick::whole_lines!(),
             cell_bits = const tracked::CELL_BITS,
-            filter = sym tracked::FILTER,
             row = const quick::ROW,
             seen = const quick::SEEN_FREE,
             $($operand)*
@@ -75,6 +77,14 @@ macro_rules! free {
     };
 }
 pub(super) use free;
+
+/// The next function begins with a cache line, as this one does where all of a section say so.
+macro_rules! whole_lines {
+    () => {
+        ".p2align 6"
+    };
+}
+pub(super) use whole_lines;
 
 /// What an entry does.
 macro_rules! entry {
@@ -91,14 +101,21 @@ macro_rules! entry {
     ($entry:ident, $way:ident!($($what:tt),*)) => {
         quick::$way!(
             $($what,)*
-            "qword ptr [rip + {next}]",
-            "qword ptr [rip + {target}]",
-            next = sym $entry::NEXT,
-            target = sym $entry::TARGET,
+            "qword ptr [rip + {next} + {at}]",
+            "qword ptr [rip + {target} + {at}]",
+            next = sym NEXT,
+            target = sym TARGET,
+            at = const $entry::AT,
         )
     };
     ($other:ident) => {
-        core::arch::naked_asm!("endbr64", "jmp qword ptr [rip + {target}]", target = sym $other::TARGET)
+        core::arch::naked_asm!(
+            "endbr64",
+            "jmp qword ptr [rip + {target} + {at}]",
+            quick::whole_lines!(),
+            target = sym TARGET,
+            at = const $other::AT,
+        )
     };
 }
 pub(super) use entry;
