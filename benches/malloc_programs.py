@@ -1,7 +1,7 @@
 """What recording malloc costs whole programs: alone, off, sampled, in full (short lives summed up in the process; without and with stacks),
 under heaptrack and memray.
 
-usage: malloc_programs.py [--gputrace PATH] [--memray PATH] [--rounds N] [--times N] [--ways WAY;...] [--own] [PROGRAM...]
+usage: malloc_programs.py [--gputrace PATH] [--memray PATH] [--rounds N] [--times N] [--ways WAY;...] [--own | --at-once] [PROGRAM...]
 
 Programs: churn (Python objects, PYTHONMALLOC=malloc), sqlite (Python's sqlite3), compile (cc1 -O2 of a generated file), rustc (the
 same of Rust; it brings a malloc of its own, which is not recorded), redis (redis-server, 200,000 requests by redis-benchmark), and where this Python has
@@ -9,12 +9,16 @@ the package pyperformance those of its programs that make most objects (PYTHONMA
 the ratios to the run alone of the same turn, with its quartiles. What is not installed is left out, and said.
 --times does so many times the work, beside which a start and an end cost little; --ways leaves others than these out (alone is always there);
 --own tells the processor time that programs of Python themselves took, and not how long it was until whatever records it had ended as well.
+--at-once tells it too, of these programs alone, of all ways of a round at once, on the last processor, which goes from one to the next every few ms, with what records them on the
+others: what else the machine does meets all alike, at the price of caches that are never quite one's own. "alone again" says what the noise is then.
 """
 
 import argparse
+import concurrent.futures
 import importlib.util
 import os
 import pathlib
+import random
 import re
 import shutil
 import socket
@@ -52,9 +56,10 @@ def rust_source(functions):
 
 def ways(arguments, work):
     """Names of the ways, and what each puts before a command."""
-    ours = lambda *options: [arguments.gputrace, "-o", str(work / "trace"), *options, "--"]
+    ours = lambda *options: [arguments.gputrace, "-o", str(work / "traces" / "".join(options)), *options, "--"]
     all_ways = {
         "alone": [],
+        **({"alone again": []} if arguments.at_once else {}),
         "off": ours("--malloc", "off"),
         "sample": ours("--malloc", "sample"),
         "full, culled": ours("--malloc", "full", "--malloc-stacks", "off", "--cull", "10"),
@@ -66,7 +71,7 @@ def ways(arguments, work):
     else:
         print("heaptrack is not installed", file=sys.stderr)
     wanted = arguments.ways.split(";") if arguments.ways else all_ways
-    return {way: prefix for way, prefix in all_ways.items() if way == "alone" or way in wanted}
+    return {way: prefix for way, prefix in all_ways.items() if way.startswith("alone") or way in wanted}
 
 
 def timed(command, **more):
@@ -115,11 +120,16 @@ def programs(arguments, work):
     for name, words in scripts.items():
         words = [str(word) for word in words]
         variables = os.environ | {"PYTHONMALLOC": "malloc"}
-        measure = own if arguments.own and name != "sqlite" else timed
+        tells = name != "sqlite"
+        if arguments.at_once and not tells:
+            continue
+        measure = own if (arguments.own or arguments.at_once) and tells else timed
         run = lambda prefix, words=words, variables=variables, measure=measure: measure([*prefix, sys.executable, *words], env=variables)
         memray = [arguments.memray, "run", "-q", "-f", "-o", str(work / "memray.bin")]
         profiled = lambda words=words, variables=variables, memray=memray, measure=measure: measure([*memray, *words], env=variables)
         found[name] = run, profiled if arguments.memray else None
+    if arguments.at_once:
+        return found
     # The compiler proper: heaptrack does not follow the driver's children.
     compiler = subprocess.run(["cc", "-print-prog-name=cc1"], capture_output=True, text=True, check=True).stdout.strip()
     file = work / "large.c"
@@ -135,6 +145,24 @@ def programs(arguments, work):
     return found
 
 
+def in_turn(run, prefixes):
+    """Seconds by way."""
+    return {way: run(prefix) for way, prefix in prefixes.items()}
+
+
+def at_once(run, prefixes):
+    """The same; the calling process leaves the last processor to the programs."""
+    processors = sorted(os.sched_getaffinity(0))
+    last = ["taskset", "-c", str(processors[-1])]
+    os.sched_setaffinity(0, processors[:-1])
+    with concurrent.futures.ThreadPoolExecutor(len(prefixes)) as pool:
+        # Who begins first has the processor for itself for a while.
+        begun = {way: pool.submit(run, prefix + last) for way, prefix in random.sample(list(prefixes.items()), len(prefixes))}
+        seconds = {way: begun[way].result() for way in prefixes}
+    os.sched_setaffinity(0, processors)
+    return seconds
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--gputrace", default=str(HERE.parent / "target/release/gputrace"))
@@ -142,21 +170,26 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--ways", default="")
-    parser.add_argument("--own", action="store_true")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--own", action="store_true")
+    kind.add_argument("--at-once", action="store_true")
     parser.add_argument("programs", nargs="*")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         known = programs(arguments, work)
         for name in arguments.programs or known:
+            if name not in known:
+                parser.error(f"no such program, or not so, or not installed: {name}")
             run, profiled = known[name]
             times = {}
             for _ in range(arguments.rounds):
-                for way, prefix in ways(arguments, work).items():
-                    times.setdefault(way, []).append(run(prefix))
-                    for rest in work.glob("heap*"):
-                        rest.unlink()
-                    shutil.rmtree(work / "trace", ignore_errors=True)
+                measure = at_once if arguments.at_once else in_turn
+                for way, seconds in measure(run, ways(arguments, work)).items():
+                    times.setdefault(way, []).append(seconds)
+                for rest in work.glob("heap*"):
+                    rest.unlink()
+                shutil.rmtree(work / "traces", ignore_errors=True)
                 if profiled:
                     times.setdefault("memray", []).append(profiled())
             for way, seconds in times.items():
