@@ -8,5 +8,7 @@ mod operators;
 mod peers;
 mod pending;
 mod stacks;
+#[cfg(target_arch = "x86_64")]
+mod straight;
 mod stress;
 mod trees;

@@ -185,6 +185,8 @@ pub(crate) fn start(folder: &[u8]) {
     process.word.store(STARTING, Ordering::Relaxed);
     // Not before: what the system's functions above allocate would find a process that has no segment, and make one.
     hooks::alloc::lead_all();
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    hooks::alloc::straighten_all();
     finish_start(process, make(false));
     if process.word.load(Ordering::Relaxed) == LIVE {
         platform::listen();

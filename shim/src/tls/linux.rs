@@ -107,6 +107,17 @@ pub(crate) fn set(state: Option<&'static State>) {
     }
 }
 
+/// How far what the quick way of malloc's entries asks lies from the thread register, the same for all threads.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn sampled_offset() -> isize {
+    let own: isize;
+    // SAFETY: reads the thread's own base address, which stands there.
+    unsafe {
+        core::arch::asm!("mov {own}, qword ptr fs:[0]", own = out(reg) own, options(nostack, pure, readonly, preserves_flags));
+    }
+    (place().wrapping_add(1) as isize).wrapping_sub(own)
+}
+
 /// What the entry of the hook that is running noted about its caller: see [`entry`].
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]

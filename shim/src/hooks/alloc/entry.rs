@@ -13,9 +13,9 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use gputrace_abi::layout::malloc_mode;
 
-#[cfg(target_arch = "x86_64")]
-use super::quick;
 use super::{calls, culled, maps};
+#[cfg(target_arch = "x86_64")]
+use super::{quick, straight};
 use crate::interpose::elf;
 #[cfg(target_arch = "x86_64")]
 use crate::tracked;
@@ -112,6 +112,14 @@ macro_rules! entries {
                     }
                 }
 
+                /// The entry, where it leads on and not to [`first`].
+                #[cfg(target_arch = "x86_64")]
+                pub(super) fn known() -> Option<straight::Entry> {
+                    let (next, target) = (own(&NEXT), own(&TARGET));
+                    let known = !core::ptr::eq(target.load(Ordering::Relaxed), first as *mut ());
+                    known.then_some(straight::Entry { code: super::$name as *const () as usize, words: [next, target], target })
+                }
+
                 /// Leads the entry to where the mode wants it, if the next definition is known.
                 pub(super) fn lead() {
                     let next = own(&NEXT).load(Ordering::Relaxed);
@@ -157,6 +165,12 @@ macro_rules! entries {
         /// The mode is known, or another one now.
         pub(crate) fn lead_all() {
             $($name::lead();)*
+        }
+
+        /// The mode is known, and stays.
+        #[cfg(target_arch = "x86_64")]
+        pub(crate) fn straighten_all() {
+            straight::write([$($name::known()),*].into_iter().flatten());
         }
     };
 }

@@ -20,12 +20,16 @@ mod quick;
 mod reach;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod short;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod straight;
 
 use gputrace_abi::event::detail;
 use gputrace_abi::{Class, pending};
 
 #[cfg(target_os = "linux")]
 use entry as platform;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(crate) use entry::straighten_all;
 #[cfg(target_os = "linux")]
 pub(crate) use entry::{find_all, lead_all};
 #[cfg(target_os = "macos")]

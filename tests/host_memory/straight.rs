@@ -1,0 +1,45 @@
+//! What entries jump by and read is written into them once it is known, where it may be.
+
+use crate::util::{Scratch, Target, library, program};
+
+/// What the program says of its three functions is this, and all its blocks are told.
+fn check(target: Target<'_>, mode: &str, jumps: &str) {
+    let run = target.options(["--malloc", mode]).traced().expect(0);
+    let told: Vec<String> = run.text().lines().map(str::to_owned).collect();
+    let of = |name: &str| format!("{name}: {jumps}");
+    assert_eq!(told, [of("malloc"), of("free"), of("calloc"), "code that can be written to: 0".to_owned()], "{mode}");
+    let trace = run.read();
+    trace.assert_balanced();
+    let table = trace.table("host_memory");
+    let wanted = if mode == "off" { 0 } else { 1000 };
+    for action in ["alloc", "free"] {
+        let own = table.rows().filter(|row| row.int("bytes") == 35_001 && row.text("action") == action);
+        assert_eq!(own.count(), wanted, "{mode}: {action}");
+    }
+}
+
+const MODES: [&str; 3] = ["off", "sample=1000", "full"];
+
+#[test]
+fn entries_jump_straight_to_libc() {
+    let scratch = Scratch::new();
+    for mode in MODES {
+        check(scratch.target(program("straight")), mode, "to libc");
+    }
+}
+
+#[test]
+fn where_no_code_may_be_written_entries_stay_as_they_are() {
+    let scratch = Scratch::new();
+    for mode in MODES {
+        check(scratch.target(program("straight")).arg("denied"), mode, "by a word");
+    }
+}
+
+#[test]
+fn where_another_thread_runs_them_entries_stay_as_they_are() {
+    let scratch = Scratch::new();
+    for mode in MODES {
+        check(scratch.target(program("straight")).env("LD_PRELOAD", library("early_thread")), mode, "by a word");
+    }
+}

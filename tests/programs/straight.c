@@ -1,0 +1,70 @@
+/* Tells of malloc, free and calloc whether their code jumps to libc's functions, or by a word that it reads, and whether any code can be written
+ * to; then allocates and frees 1,000 blocks of 35,001 bytes. With DENIED it does so where no page may be both written and run, as systemd's
+ * MemoryDenyWriteExecute has it.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static void deny(void) {
+    struct sock_filter steps[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, 0, 4),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, PROT_WRITE | PROT_EXEC),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PROT_WRITE | PROT_EXEC, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof steps / sizeof *steps, steps};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) {
+        perror("seccomp");
+        exit(1);
+    }
+}
+
+static int jumps_to(const unsigned char *code, uintptr_t to) {
+    for (int at = 0; at + 5 <= 64; at++) {
+        int32_t away;
+        memcpy(&away, code + at + 1, 4);
+        if (code[at] == 0xe9 && (uintptr_t)code + at + 5 + away == to) return 1;
+    }
+    return 0;
+}
+
+int main(int count, char **words) {
+    if (count > 1 && !strcmp(words[1], "denied")) {
+        deny();
+        execl("/proc/self/exe", words[0], NULL);
+        return 1;
+    }
+    void *libc = dlopen("libc.so.6", RTLD_NOW);
+    const char *names[] = {"malloc", "free", "calloc"};
+    for (int n = 0; n < 3; n++) {
+        const unsigned char *code = dlsym(RTLD_DEFAULT, names[n]);
+        printf("%s: %s\n", names[n], jumps_to(code, (uintptr_t)dlsym(libc, names[n])) ? "to libc" : "by a word");
+    }
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[4096];
+    int writable = 0;
+    while (fgets(line, sizeof line, maps)) writable += strstr(line, " rwx") != NULL;
+    fclose(maps);
+    printf("code that can be written to: %d\n", writable);
+    for (int n = 0; n < 1000; n++) {
+        void *block = n % 2 ? malloc(35001) : calloc(1, 35001);
+        memset(block, n, 35001);
+        free(block);
+    }
+    return 0;
+}
