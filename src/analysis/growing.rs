@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use gputrace_collectors::schema::TableId;
+
 use super::Facts;
 use super::by_stack::{OfStack, largest};
+use super::loss::{Loss, MOST_LOST};
 use super::passes::allocations::{Amount, Beat};
 use super::passes::growth::{ERRORS, FEWEST, Slope, Trend};
 use crate::render::number;
@@ -60,6 +63,10 @@ pub(super) enum Why {
     FewSteps(usize),
     /// The time of the process is not known.
     NoTime,
+    /// Recording was on in parts of the time only.
+    Parts,
+    /// Events of malloc were lost.
+    Lost,
 }
 
 impl fmt::Display for Why {
@@ -75,6 +82,10 @@ impl fmt::Display for Why {
             Why::FewSamples(samples) => write!(f, "too few samples: about {}", number(samples.round())),
             Why::FewSteps(steps) => write!(f, "too few steps: {steps} after warm-up, of {FEWEST}"),
             Why::NoTime => f.write_str("no steps, and its time is not known"),
+            Why::Parts => {
+                f.write_str("recorded in parts: frees of what was allocated outside of them are not told apart")
+            }
+            Why::Lost => f.write_str("events of malloc were lost, and frees among them"),
         }
     }
 }
@@ -125,6 +136,16 @@ impl Verdict {
         }
     }
 
+    /// The same, but that nothing is said to grow where that cannot be told.
+    fn unless(self, doubt: Option<Why>) -> Verdict {
+        doubt.filter(|_| self == Verdict::Grows).map_or(self, Verdict::Unknown)
+    }
+
+    /// Whether it would grow if the rows were all.
+    pub(super) fn is_doubted(&self) -> bool {
+        matches!(self, Verdict::Unknown(Why::Parts | Why::Lost))
+    }
+
     /// Of all of a process. What grows in one of its stacks is known, however much else is live.
     pub(super) fn of_process(facts: &Facts<'_>, process_id: i64, growing: &[Growing<'_>]) -> Verdict {
         let known = growing.iter().any(|grows| grows.of.process_id == process_id);
@@ -132,7 +153,7 @@ impl Verdict {
         let live = facts.allocations.processes.get(&process_id).map_or_else(Amount::default, |process| process.grown());
         match Verdict::of(slope, beat, live) {
             Verdict::Unknown(Why::FewSamples(_)) if known => Verdict::Grows,
-            verdict => verdict,
+            verdict => verdict.unless(doubt(facts)),
         }
     }
 }
@@ -164,6 +185,13 @@ pub(super) fn a_second(facts: &Facts<'_>, process_id: i64, beat: Beat, slope: Sl
     (each_ns > 0.0).then(|| slope.each * 1e9 / each_ns)
 }
 
+/// Why what is not freed in the rows that there are may be freed all the same.
+fn doubt(facts: &Facts<'_>) -> Option<Why> {
+    let lost = || Loss::of(facts, &[TableId::HostMemory]).is_some_and(|loss| 1.0 - loss.kept() > MOST_LOST);
+    let parts = facts.trace.intervals().map(|_| Why::Parts);
+    parts.or_else(|| lost().then_some(Why::Lost))
+}
+
 /// Stacks whose live memory grows all the time, those that grow most first.
 pub(crate) fn growing<'a>(facts: &'a Facts<'_>) -> Vec<Growing<'a>> {
     seeming(facts).into_iter().filter(|grows| grows.verdict == Verdict::Grows).collect()
@@ -171,13 +199,14 @@ pub(crate) fn growing<'a>(facts: &'a Facts<'_>) -> Vec<Growing<'a>> {
 
 /// The same with those of which it is not sure.
 pub(super) fn seeming<'a>(facts: &'a Facts<'_>) -> Vec<Growing<'a>> {
+    let doubt = doubt(facts);
     let slope = |of: &OfStack<'_>| facts.allocations.slope(of.process_id, of.stack).filter(Slope::is_steady);
     let grows = largest(facts, |of| slope(of).map_or(0.0, |slope| slope.each)).into_iter().filter_map(|of| {
         let (slope, beat) = (slope(&of)?, facts.allocations.beat(of.process_id)?);
         let live = of.stack.grown();
         let verdict = match Verdict::of(Some(slope), Some(beat), live) {
             Verdict::Grows if live.blocks < BLOCKS => Verdict::No(Why::FewBlocks),
-            verdict => verdict,
+            verdict => verdict.unless(doubt),
         };
         Some(Growing { of, slope, verdict, beat })
     });

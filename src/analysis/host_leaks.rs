@@ -35,7 +35,8 @@ impl Analysis for HostLeaks {
             limits: "What is live at the end of a program is often meant to be: tables, caches, what exit gives back in one go. Growth is no \
                 proof either: a log that is kept in memory, or a cache that is still filling. Fewer than 10 steps tell nothing. Live bytes of \
                 steps next to each other are alike, so that the standard error is too small; that is why 6 are asked for. A leak that is \
-                spread over many stacks may be below the threshold in each: the growth of the whole process is told as well. Mapped memory is \
+                spread over many stacks may be below the threshold in each: the growth of the whole process is told as well. Where recording was on \
+                in parts only (windows, the flight recorder), or events were lost, nothing is said to grow: frees are missing. Mapped memory is \
                 in host-allocations.",
             source: "least squares; leak detection by growth as in memray and Instruments.",
         }
@@ -93,11 +94,15 @@ impl Analysis for HostLeaks {
             Unit::Bytes,
             any_pinned.then_some(pinned),
         );
-        section.fact("growing_stacks", "stacks that grow", Unit::Count, growing.len() as i64);
+        let doubted = unsure.iter().find(|grows| grows.verdict.is_doubted());
+        let known = |sum: f64| doubted.is_none().then_some(sum);
+        let count = doubted.is_none().then_some(growing.len() as i64);
+        section.fact("growing_stacks", "stacks that grow", Unit::Count, count);
         let any_steps = facts.allocations.processes.iter().any(|(id, _)| facts.steps.of(*id).is_some());
-        let per_step = any_steps.then(|| steps.iter().sum::<f64>());
+        // The sum of none is -0.0.
+        let per_step = any_steps.then(|| 0.0 + steps.iter().sum::<f64>()).and_then(known);
         section.fact("growth_per_step_bytes", "by, a step", Unit::Bytes, per_step);
-        section.fact("growth_bytes_per_s", "by, a second", Unit::BytesPerS, a_second);
+        section.fact("growth_bytes_per_s", "by, a second", Unit::BytesPerS, known(0.0 + a_second));
         section.table(of_growing(facts, &growing));
         section.table(of_unsure(facts, &unsure));
         section.table(by_process(facts, &growing));
@@ -106,6 +111,9 @@ impl Analysis for HostLeaks {
         section.table(at_end(facts, &all));
         section.table(pinned::left(facts));
         note_few_samples(&mut section, facts, &growing, &unsure);
+        if let Some(why) = doubted.and_then(|grows| grows.verdict.why()) {
+            section.note(format!("Whether anything grows is not known ({why})."));
+        }
         section
     }
 }
@@ -218,6 +226,7 @@ fn at_end(facts: &Facts<'_>, all: &[OfStack<'_>]) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use gputrace_collectors::manifest::{Count, KeptDetail, Manifest};
     use gputrace_collectors::schema::TableId;
 
     use super::super::section::Value;
@@ -286,6 +295,36 @@ mod tests {
                 assert_eq!((process, section.notes.len()), (["yes".into(), Value::Missing], 0));
             }
         }
+    }
+
+    #[test]
+    fn nothing_is_said_to_grow_where_frees_may_be_missing() {
+        let of = |change: &dyn Fn(&mut Manifest)| {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 100_000_000);
+            let history = trace.stack("history", "/home/u/x.py", 3);
+            steps(&mut trace, 100, |thread, _| _ = thread.malloc_at(history, 256, 256.0));
+            change(trace.manifest.as_mut().unwrap());
+            let section = trace.section(&HostLeaks);
+            let why = section
+                .tables
+                .iter()
+                .any(|table| table.key == "unsure")
+                .then(|| section.cell("unsure", 0, "reason").clone());
+            (["growing_stacks", "growth_bytes_per_s"].map(|key| section.get(key).clone()), why)
+        };
+        let lost = |manifest: &mut Manifest, dropped| {
+            let count = Count { seen: 100 + dropped, recorded: 100, dropped, ..Count::default() };
+            manifest.processes[0].accounting.insert("host_free".to_owned(), count);
+        };
+        assert_eq!(of(&|_| ()).0[0], Value::Int(1));
+        assert_eq!(of(&|manifest| lost(manifest, 1)).0[0], Value::Int(1));
+        let not_known = [Value::Missing, Value::Missing];
+        let (facts, why) = of(&|manifest| lost(manifest, 40));
+        assert_eq!((facts, why), (not_known.clone(), Some("events of malloc were lost, and frees among them".into())));
+        let (facts, why) = of(&|manifest| manifest.detail = Some(KeptDetail::default()));
+        assert_eq!(facts, not_known);
+        assert!(matches!(&why, Some(Value::Text(why)) if why.starts_with("recorded in parts")), "{why:?}");
     }
 
     #[test]

@@ -140,6 +140,8 @@ fn at_peak(facts: &Facts<'_>, all: &[OfStack<'_>]) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::section::Value;
     use super::*;
     use crate::trace::Filter;
@@ -199,6 +201,22 @@ mod tests {
         assert_eq!((memory.get("peak_live_bytes"), memory.get("allocated_bytes")), (&4e3.into(), &1e3.into()));
         let leaks = trace.section_of(&super::super::host_leaks::HostLeaks, &part(50_000, 150_000));
         assert_eq!(leaks.get("live_at_end_bytes"), &3e3.into());
+    }
+
+    #[test]
+    fn a_free_of_what_was_allocated_before_the_first_row_takes_nothing_from_what_is_live() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        let cache = trace.stack("cache", "/home/u/x.py", 7);
+        let mut thread = trace.thread(1, 11);
+        let older = json!({ "stack_id": cache, "age_ns": 5_000_000 });
+        (0..2).for_each(|_| _ = thread.malloc_at(cache, 100, 100.0));
+        thread.host_memory("free", 100, 100.0, older);
+        thread.malloc_at(cache, 100, 100.0);
+        let of = |analysis: &dyn Analysis, key| trace.section(analysis).get(key).clone();
+        assert_eq!(of(&HostPeak, "peak_bytes"), 300.0.into());
+        assert_eq!(of(&super::super::host_memory::HostMemory, "peak_live_bytes"), 300.0.into());
+        assert_eq!(of(&super::super::host_leaks::HostLeaks, "live_at_end_bytes"), 300.0.into());
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub(crate) struct Loss {
     pub(crate) dropped: u64,
 }
 
+/// Beyond this share of lost events nothing is called fine, and nothing is said to grow.
+pub(crate) const MOST_LOST: f64 = 0.01;
+
 impl Loss {
     /// Of the events whose rows are in these tables, in the processes that the filter keeps. None: no manifest says.
     pub(crate) fn of(facts: &Facts<'_>, tables: &[TableId]) -> Option<Loss> {

@@ -190,12 +190,12 @@ fn paragraph(out: &mut String, word: &str, said: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gputrace_collectors::manifest::Recovered;
+    use gputrace_collectors::manifest::{Count, Recovered};
 
     use crate::analysis::Facts;
     use crate::metrics::find;
     use crate::trace::Filter;
-    use crate::trace::testing::TestTrace;
+    use crate::trace::testing::{START, TestTrace};
 
     fn limit(name: &str, bound: Bound) -> Limit {
         Limit { named: find(name).unwrap_or_else(|error| panic!("{error}")), bound }
@@ -249,6 +249,34 @@ mod tests {
             }
         }
         assert!(matches!(judge(false, None, "summary.uncovered", 1e9), Outcome::Holds));
+    }
+
+    #[test]
+    fn what_is_left_of_lost_events_of_malloc_is_within_no_limit() {
+        for (dropped, holds) in [(1, true), (400, false)] {
+            let mut made = TestTrace::new();
+            made.process(1, 100, None, START + 1_000_000);
+            made.thread(1, 11).malloc("alloc", 1000, 1000.0);
+            let count = Count { seen: 1000 + dropped, recorded: 1000, dropped, ..Count::default() };
+            let accounting = &mut made.manifest.as_mut().unwrap().processes[0].accounting;
+            *accounting = [("host_alloc".to_owned(), count)].into();
+            for name in ["host-memory.peak_live_bytes", "host-leaks.live_at_end_bytes"] {
+                let (trace, filter) = (made.open(), Filter::default());
+                let judge = |most| {
+                    let limit = limit(name, Bound::Max(most));
+                    let facts = Facts::gather(&trace, &filter, &Answers::needs(&[limit.named]));
+                    limit.judge(&Answers::of(&[limit.named], &facts)).outcome
+                };
+                assert_eq!(matches!(judge(1e6), Outcome::Holds), holds, "{name}");
+                let said = judge(1e6);
+                assert!(
+                    holds
+                        || matches!(&said, Outcome::NotMeasured(why) if why.starts_with("29 % of the events of malloc are lost")),
+                    "{said:?}"
+                );
+                assert!(matches!(judge(1.0), Outcome::Exceeded(_)), "{name}");
+            }
+        }
     }
 
     #[test]

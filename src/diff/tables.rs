@@ -14,6 +14,8 @@ const OWN_NUMBERS: [(&str, &str); 1] = [("counters", "mean")];
 /// Tables that list single things, or say again what another part says.
 const SKIPPED: [&str; 8] =
     ["findings", "processes", "devices", "longest", "over_time", "by_kernel", "by_thread", "by_process"];
+/// The tables of sums by line, and of what they are sums.
+const LINES: (&str, &str) = ("by_line", "by_stack");
 /// Columns that name a row only within its own run, or say what another one says.
 const NO_NAME: [&str; 5] = ["tid", "place", "stream", "evidence", "via"];
 
@@ -27,13 +29,24 @@ pub(super) fn parts(analysis: &'static dyn Analysis, sections: &[Section; 2]) ->
         if SKIPPED.contains(&about.key) || keys[..index].iter().any(|earlier| earlier.key == about.key) {
             continue;
         }
-        let of = |section: &Section| section.tables.iter().find(|table| table.key == about.key).cloned();
+        let named = |section: &Section, key| section.tables.iter().find(|table| table.key == key).cloned();
+        // Where each line has one stack there is no table by line: that by stack says the same.
+        let of = |section: &Section| named(section, about.key).or_else(|| by_stack(named(section, LINES.1)?, about));
         let title = format!("{}: {}", analysis.title(), about.title);
         let Some(part) = table(&[of(before), of(after)], about) else { continue };
         parts.push(Part { name: format!("{name}.{}", about.key), title, ..part });
     }
     parts.retain(|part| !part.rows.is_empty());
     parts
+}
+
+/// The rows of a table by stack with the columns of this one by line.
+fn by_stack(table: Table, about: &Table) -> Option<Table> {
+    let at = |key: &str| table.columns.iter().position(|column| column.key == key);
+    let places: Vec<_> = about.columns.iter().filter_map(|column| Some((*column, at(column.key)?))).collect();
+    let row = |row: &Vec<Value>| places.iter().map(|(_, at)| row[*at].clone()).collect();
+    let columns = places.iter().map(|(column, _)| *column).collect();
+    (about.key == LINES.0).then(|| Table { columns, rows: table.rows.iter().map(row).collect(), ..table.clone() })
 }
 
 fn metrics(analysis: &'static dyn Analysis, sections: &[Section; 2]) -> Part {

@@ -1,5 +1,8 @@
 //! Two made traces: what differs beyond the spread, what is not compared.
 
+use gputrace_collectors::schema::TableId;
+use serde_json::json;
+
 use super::quantities::GIVEN;
 use super::*;
 use crate::analysis::{ALL, Value};
@@ -49,6 +52,28 @@ fn a_trace_does_not_differ_from_itself_nor_from_its_like() {
         assert!(diff.parts.iter().filter(|part| part.name != "steps").all(|part| part.rows.is_empty()));
     });
     compared(&one, &other, |diff| assert!(text(diff).ends_with("\nno difference beyond spread\n"), "{}", text(diff)));
+}
+
+#[test]
+fn a_line_of_one_stack_is_compared_by_line_with_the_same_of_several() {
+    let made = |stacks: &[i64]| {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        for id in stacks {
+            let frame =
+                json!({ "language": "python", "function": "load", "file": "/home/u/x.py", "line": 7, "stack_id": id });
+            trace.row(TableId::Stacks, frame);
+            trace.thread(1, 11).malloc_at(*id, 1000, 1000.0);
+        }
+        trace
+    };
+    for (before, after, bytes) in [(&[7][..], &[7, 8][..], [1e3, 2e3]), (&[7, 8], &[7], [2e3, 1e3])] {
+        compared(&made(before), &made(after), |diff| {
+            let line = diff.parts.iter().find(|part| part.name == "host-allocations.by_line").expect("by line");
+            let row = line.rows.iter().find(|row| row.what.contains("x.py:7 load")).expect("the line");
+            assert_eq!([row.before, row.after], bytes.map(Some), "{line:?}");
+        });
+    }
 }
 
 #[test]

@@ -5,11 +5,12 @@
 
 mod quantity;
 
+use gputrace_collectors::schema::TableId;
+
 use crate::analysis::{
-    ALL, Analysis, Facts, Loss, Metric, Need, Section, Shed, Unit, Value, answer, has_sums_alone, of_all_events,
-    sums_answer,
+    ALL, Analysis, Facts, Loss, Metric, Need, Section, Shed, Unit, Value, answer, has_sums_alone, loss, of_all_events,
+    removed, steps_unknown, sums_answer,
 };
-use crate::analysis::{loss, removed, steps_unknown};
 use crate::render::share;
 
 pub(crate) use quantity::{at_least_0, parse, shown};
@@ -87,6 +88,7 @@ pub(crate) struct Answers {
     sections: Vec<Answered>,
     not_whole: Option<String>,
     lost: Option<String>,
+    lost_of_malloc: Option<String>,
     /// Why nobody knows how much was lost, where that is so.
     uncounted: Option<String>,
     shed: Option<String>,
@@ -122,13 +124,17 @@ impl Answers {
         let why = |named: &Named| removed::why(facts, &named.metric).map(|why| (*named, why));
         let lacking: Vec<(Named, String)> = metrics.iter().filter_map(why).collect();
         let problem = facts.trace.problems().into_iter().find(|problem| problem.lost_rows());
-        let lost = Loss::of_driver_calls(facts).map(|loss| 1.0 - loss.kept()).filter(|lost| *lost > MOST_LOST);
+        let beyond =
+            |loss: Option<Loss>| loss.map(|loss| 1.0 - loss.kept()).filter(|lost| *lost > loss::MOST_LOST).map(share);
+        let lost = beyond(Loss::of_driver_calls(facts));
+        let lost_of_malloc = beyond(Loss::of(facts, &[TableId::HostMemory]));
         Answers {
             sections,
             not_whole: problem.map(|problem| format!("the trace is not whole: {problem}")),
             uncounted: loss::is_incomplete(facts.trace)
                 .then(|| format!("{}: how much more is lost nobody counted", loss::why_incomplete(facts.trace))),
-            lost: lost.map(|lost| format!("{} of the driver's calls are lost", share(lost))),
+            lost: lost.map(|lost| format!("{lost} of the driver's calls are lost")),
+            lost_of_malloc: lost_of_malloc.map(|lost| format!("{lost} of the events of malloc are lost")),
             shed: Shed::of(facts.processes()).map(|shed| shed.text(facts.trace)),
             steps_unknown: steps_unknown(facts),
             unknown: facts.trace.intervals().filter(Vec::is_empty).map(|_| "no single event was kept (--detail)"),
@@ -189,7 +195,9 @@ impl Answers {
 
     /// Why a value cannot be trusted to be high enough, if so.
     pub(crate) fn lost(&self, named: &Named) -> Option<&str> {
-        self.uncounted.as_deref().filter(|_| named.metric.of_losses).or(self.lost.as_deref())
+        let of_malloc = matches!(named.analysis.needs(), [Need::HostMemory | Need::Allocations, ..]);
+        let lost = if of_malloc { &self.lost_of_malloc } else { &self.lost };
+        self.uncounted.as_deref().filter(|_| named.metric.of_losses).or(lost.as_deref())
     }
 
     /// Why there are no steps.
@@ -231,8 +239,6 @@ fn sums_beside<'a>(
     sums
 }
 
-/// Beyond this share of lost calls nothing is called fine.
-const MOST_LOST: f64 = 0.01;
 const NO_GPU_TIMES: &str = "no times of a GPU are in the trace: --gpu-time full records them, import reads them";
 const NO_STEPS: &str = "no steps were found in the trace; --step NAME says which ranges of NVTX are steps";
 
@@ -243,7 +249,6 @@ mod tests {
     use crate::trace::Filter;
     use crate::trace::testing::{START, TestTrace};
     use gputrace_collectors::manifest::{HookBudget, ShedPart};
-    use gputrace_collectors::schema::TableId;
 
     #[test]
     fn what_analyses_declare_is_what_they_state() {

@@ -9,7 +9,7 @@
 use gputrace_collectors::schema::TableId;
 
 use super::Pass;
-use super::allocations::Amount;
+use super::allocations::{Amount, First};
 use super::groups::Groups;
 use super::steps::Steps;
 use super::timeline::Timeline;
@@ -70,6 +70,7 @@ pub(crate) struct ProcessHost {
     /// First and last row.
     pub(crate) span_ns: (i64, i64),
     parts: Option<Parts>,
+    first: First,
 }
 
 impl Default for ProcessHost {
@@ -96,6 +97,7 @@ impl Default for ProcessHost {
             timed: (0, 0),
             span_ns: (i64::MAX, i64::MIN),
             parts: None,
+            first: First::default(),
         }
     }
 }
@@ -246,6 +248,9 @@ impl Pass for HostMemory {
             }
             host.begin(at);
             let action = action.get(row);
+            if !matches!(action, "map" | "unmap" | "reserve") {
+                host.first.note(at);
+            }
             if rows.is_kept(row) {
                 host.called(at, action, (bytes[row], length[row], calls[row]), amount);
                 if action == "free" {
@@ -257,6 +262,7 @@ impl Pass for HostMemory {
                 "unmap" => host.map(at, -amount.bytes),
                 // A reservation is no memory, and its end weighs nothing.
                 "reserve" | "culled" => {}
+                "free" if !host.first.is_live(at, age[row], amount) => {}
                 "free" => host.live(at, -amount.bytes),
                 _ => host.live(at, amount.bytes),
             }

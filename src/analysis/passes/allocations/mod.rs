@@ -22,7 +22,7 @@ use super::growth::{Growth, Slope, Span};
 use super::launches::OTHER;
 use super::steps::{Cursor, ProcessSteps, Steps};
 use crate::trace::{Filter, NO_STACK, Parts, PartsOf, Process, Rows, Trace, Want};
-pub(crate) use sums::{Amount, Calls, Mapped};
+pub(crate) use sums::{Amount, Calls, First, Mapped};
 
 /// A block that is freed so soon was made for a moment only.
 pub(crate) const SHORT_NS: i64 = 1_000_000;
@@ -104,7 +104,7 @@ pub(crate) struct OfProcess {
     pub(crate) calls: [Calls; 2],
     /// Allocations that were culled.
     pub(crate) culled: f64,
-    first_ns: Option<i64>,
+    first: First,
     growth: Growth,
     grown: Option<Amount>,
     peaks: u64,
@@ -295,16 +295,10 @@ impl Allocations {
         }
         let process = self.processes.at(process_id);
         let stack = self.stacks.at(call.whose);
-        let first_ns = *process.first_ns.get_or_insert(call.at);
+        process.first.note(call.at);
         let beat = self.beats.get(&process_id);
         let step = beat.map(|beat| (beat.step(steps, &mut self.cursors[1], process_id, call.at), beat.span()));
-        // What was allocated before the first row that is looked at, or is not known at all, is none of what is live.
-        let is_live = match call.freed_after {
-            Some(age @ 0..) => call.at - age >= first_ns,
-            Some(_) => amount.bytes > 0.0,
-            None => true,
-        };
-        if !is_live {
+        if call.freed_after.is_some_and(|age| !process.first.is_live(call.at, age, amount)) {
             return;
         }
         process.note(step);
@@ -354,7 +348,7 @@ impl Allocations {
         let process = self.processes.at(whose.0);
         let stack = self.stacks.at(whose);
         let thread = self.threads.at((whose.0, tid));
-        process.first_ns.get_or_insert(at);
+        process.first.note(at);
         process.culled += amount.blocks;
         stack.short.add(amount);
         stack.age(amount, age.max(0));

@@ -49,6 +49,26 @@ pub(crate) struct Mapped {
     pub(crate) live: [f64; 2],
 }
 
+/// When the first row of a process was that is looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct First(Option<i64>);
+
+impl First {
+    /// A row of malloc's.
+    pub(crate) fn note(&mut self, at: i64) {
+        self.0.get_or_insert(at);
+    }
+
+    /// Whether a block that is freed at that time, and so old, is among what is live: what was allocated before the first row, or is not
+    /// known at all, is not.
+    pub(crate) fn is_live(self, at: i64, age: i64, freed: Amount) -> bool {
+        match age {
+            0.. => self.0.is_none_or(|first| at.saturating_sub(age) >= first),
+            _ => freed.bytes > 0.0,
+        }
+    }
+}
+
 impl Amount {
     /// What a row stands for: `bytes` is of one block, `weight` of all, and `calls` is what the row itself says.
     pub(crate) fn of(bytes: i64, weight: f64, calls: i64) -> Amount {
