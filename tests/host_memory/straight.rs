@@ -1,6 +1,6 @@
 //! What entries jump by and read is written into them once it is known, where it may be.
 
-use crate::util::{Scratch, Target, library, program};
+use crate::util::{Scratch, Target, library, program, program_with};
 
 /// What the program says of its three functions is this, and all its blocks are told.
 fn check(target: Target<'_>, mode: &str, jumps: &str) {
@@ -25,6 +25,14 @@ fn entries_jump_straight_to_libc() {
     let scratch = Scratch::new();
     for mode in MODES {
         check(scratch.target(program("straight")), mode, "to libc");
+    }
+}
+
+#[test]
+fn they_do_where_the_name_stands_for_a_stub_of_the_program() {
+    let scratch = Scratch::new();
+    for mode in MODES {
+        check(scratch.target(program_with("straight", "no-pie", &["-fno-pie", "-no-pie"])), mode, "to libc");
     }
 }
 
