@@ -1,6 +1,7 @@
 //! Nothing is left behind: sessions, temporary files; and gputrace's own memory stays bounded.
 
-use std::fs;
+use std::time::Duration;
+use std::{fs, thread};
 
 use super::{Case, Found, found, unless};
 use crate::books::files_below;
@@ -14,6 +15,9 @@ pub(super) fn memory(case: &mut Case<'_, '_>) -> Result<Found, String> {
     let kib = case.played.memory_kib;
     Ok((kib > 0).then(|| unless(kib < MEMORY_KIB, || format!("gputrace took {} MiB", kib >> 10))))
 }
+
+/// How many gputraces come after one that was killed.
+const NEXT: usize = 10;
 
 /// Sessions, files that are being written, segments in /dev/shm.
 pub(super) fn left_behind(case: &mut Case<'_, '_>) -> Result<Found, String> {
@@ -29,9 +33,17 @@ pub(super) fn left_behind(case: &mut Case<'_, '_>) -> Result<Found, String> {
     if killed || outlived || case.round.misfortune == Misfortune::SessionRemoved {
         // Not on a disk that may be full.
         let folder = case.stage.folder.join("next").display().to_string();
-        let next = case.stage.tool(case.round, "next", &["-o", &folder, "--", "true"])?;
-        wrong
-            .extend(unless(next.status == Some(0), || format!("the next gputrace: {:?} {}", next.status, next.stderr)));
+        // Who was killed holds its session until the kernel has taken it apart: then the next one but one sweeps.
+        for _ in 0..NEXT {
+            let _ = fs::remove_dir_all(&folder);
+            let next = case.stage.tool(case.round, "next", &["-o", &folder, "--", "true"])?;
+            let worked = next.status == Some(0);
+            wrong.extend(unless(worked, || format!("the next gputrace: {:?} {}", next.status, next.stderr)));
+            if !worked || sessions().is_empty() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(200));
+        }
     }
     wrong.extend(sessions().into_iter().map(|name| format!("session {name} is left")));
     let files = files_below(&case.stage.trace());
