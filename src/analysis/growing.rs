@@ -6,7 +6,7 @@ use gputrace_collectors::schema::TableId;
 
 use super::Facts;
 use super::by_stack::{OfStack, largest};
-use super::loss::{Loss, MOST_LOST};
+use super::loss::Loss;
 use super::passes::allocations::{Amount, Beat};
 use super::passes::growth::{ERRORS, FEWEST, Slope, Trend};
 use crate::render::number;
@@ -153,7 +153,8 @@ impl Verdict {
         let live = facts.allocations.processes.get(&process_id).map_or_else(Amount::default, |process| process.grown());
         match Verdict::of(slope, beat, live) {
             Verdict::Unknown(Why::FewSamples(_)) if known => Verdict::Grows,
-            verdict => verdict.unless(doubt(facts)),
+            Verdict::Grows => Verdict::Grows.unless(doubt(facts)),
+            verdict => verdict,
         }
     }
 }
@@ -187,9 +188,9 @@ pub(super) fn a_second(facts: &Facts<'_>, process_id: i64, beat: Beat, slope: Sl
 
 /// Why what is not freed in the rows that there are may be freed all the same.
 fn doubt(facts: &Facts<'_>) -> Option<Why> {
-    let lost = || Loss::of(facts, &[TableId::HostMemory]).is_some_and(|loss| 1.0 - loss.kept() > MOST_LOST);
+    let lost = || Loss::of(facts, &[TableId::HostMemory])?.too_much();
     let parts = facts.trace.intervals().map(|_| Why::Parts);
-    parts.or_else(|| lost().then_some(Why::Lost))
+    parts.or_else(|| lost().map(|_| Why::Lost))
 }
 
 /// Stacks whose live memory grows all the time, those that grow most first.

@@ -22,7 +22,7 @@ pub(crate) struct Loss {
 }
 
 /// Beyond this share of lost events nothing is called fine, and nothing is said to grow.
-pub(crate) const MOST_LOST: f64 = 0.01;
+const MOST_LOST: f64 = 0.01;
 
 impl Loss {
     /// Of the events whose rows are in these tables, in the processes that the filter keeps. None: no manifest says.
@@ -53,6 +53,11 @@ impl Loss {
             dropped: sum.dropped + count.dropped,
         });
         Some(sum)
+    }
+
+    /// The share that is lost, where that is too much to go by what is left.
+    pub(crate) fn too_much(self) -> Option<f64> {
+        Some(1.0 - self.kept()).filter(|lost| *lost > MOST_LOST)
     }
 
     /// The share of the events that is there.

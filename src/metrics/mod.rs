@@ -124,8 +124,7 @@ impl Answers {
         let why = |named: &Named| removed::why(facts, &named.metric).map(|why| (*named, why));
         let lacking: Vec<(Named, String)> = metrics.iter().filter_map(why).collect();
         let problem = facts.trace.problems().into_iter().find(|problem| problem.lost_rows());
-        let beyond =
-            |loss: Option<Loss>| loss.map(|loss| 1.0 - loss.kept()).filter(|lost| *lost > loss::MOST_LOST).map(share);
+        let beyond = |loss: Option<Loss>| loss.and_then(Loss::too_much).map(share);
         let lost = beyond(Loss::of_driver_calls(facts));
         let lost_of_malloc = beyond(Loss::of(facts, &[TableId::HostMemory]));
         Answers {

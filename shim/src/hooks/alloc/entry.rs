@@ -117,7 +117,7 @@ macro_rules! entries {
                 pub(super) fn known() -> Option<straight::Entry> {
                     let (next, target) = (own(&NEXT), own(&TARGET));
                     let known = !core::ptr::eq(target.load(Ordering::Relaxed), first as *mut ());
-                    known.then_some(straight::Entry { code: super::$name as *const () as usize, words: [next, target], target })
+                    known.then_some(straight::Entry { code: super::$name as *const () as usize, next, target })
                 }
 
                 /// Leads the entry to where the mode wants it, if the next definition is known.

@@ -37,9 +37,8 @@ const NUMBER: u8 = 0xc7;
 pub(super) struct Entry {
     /// Where it begins.
     pub(super) code: usize,
-    /// The words that it jumps by.
-    pub(super) words: [&'static AtomicPtr<()>; 2],
-    /// Of the two, the one for all calls where no sample is recorded.
+    /// The words that it jumps by: where a sample is recorded most calls by the first, elsewhere all by the second.
+    pub(super) next: &'static AtomicPtr<()>,
     pub(super) target: &'static AtomicPtr<()>,
 }
 
@@ -80,7 +79,8 @@ impl Entry {
             match code.get(at..) {
                 Some([a, b, ..]) if [*a, *b] == BY_WORD => {
                     let word = self.behind(code, at, BY_WORD_BYTES);
-                    if let Some(found) = self.words.iter().find(|own| own.as_ptr() as usize == word) {
+                    if let Some(found) = [self.next, self.target].into_iter().find(|own| own.as_ptr() as usize == word)
+                    {
                         self.jump(code, at, found);
                     }
                 }
