@@ -33,7 +33,7 @@ pub(super) fn left_behind(case: &mut Case<'_, '_>) -> Result<Found, String> {
     if killed || outlived || case.round.misfortune == Misfortune::SessionRemoved {
         // Not on a disk that may be full.
         let folder = case.stage.folder.join("next").display().to_string();
-        // Who was killed holds its session until the kernel has taken it apart: then the next one but one sweeps.
+        // What a process still holds or refers to is left to a later one, and one that is just ending counts.
         for _ in 0..NEXT {
             let _ = fs::remove_dir_all(&folder);
             let next = case.stage.tool(case.round, "next", &["-o", &folder, "--", "true"])?;
