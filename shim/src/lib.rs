@@ -44,6 +44,7 @@ mod names;
 #[cfg(target_os = "linux")]
 mod nccl;
 mod ranges;
+mod rate;
 mod record;
 mod sampling;
 mod session;

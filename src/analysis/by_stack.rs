@@ -5,6 +5,7 @@ use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{Facts, apart, loss};
 use crate::trace::{NO_STACK, OTHER_STACKS, Site};
 use gputrace_collectors::Manifest;
+use gputrace_collectors::manifest::Process;
 use gputrace_collectors::schema::TableId;
 
 /// Stands in place of a site for allocations of which no stack is known.
@@ -172,6 +173,21 @@ pub(super) fn note_unknown_frees(section: &mut Section, facts: &Facts<'_>) {
              allocator's own functions, pointers to operator new, what a library's constructors allocate).",
             crate::render::number(unknown as f64),
             crate::render::number(all as f64),
+        ));
+    }
+}
+
+/// Says where samples lay further apart than asked because many would have come, and not for a budget, which is told of elsewhere.
+pub(super) fn note_rare_samples(section: &mut Section, facts: &Facts<'_>) {
+    let processes = facts.trace.manifests().flat_map(Manifest::accounts);
+    let for_budget =
+        |process: &Process| process.budget.iter().flat_map(|budget| &budget.shed).any(|part| part.what == "malloc");
+    let farthest = processes.filter(|process| !for_budget(process)).filter_map(|process| process.farthest_sample_bytes);
+    if let Some(bytes) = farthest.max() {
+        section.note(format!(
+            "Where a process allocated so fast that more than about 1,000 samples a second would have come they lay further apart, up to {}: \
+             sums are right all the same, within their errors. --malloc sample=BYTES takes them all.",
+            crate::render::bytes(bytes as f64)
         ));
     }
 }
