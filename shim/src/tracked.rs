@@ -1,12 +1,14 @@
 //! The recorded blocks that live, so that their frees are recorded too.
 //!
-//! A free asks a filter first: one byte for each 256 bytes of addresses (what lies 4 GiB above counts with it), the number of recorded blocks
+//! A free asks a filter first: one byte for each KiB of addresses (what lies 4 GiB above counts with it), the number of recorded blocks
 //! that begin there. Most frees end there. By pages it would cost several times as much: a program frees most where it has
-//! just allocated, and a recorded block that lives there would send all frees of its page the long way. Of its 16 MiB most is never
+//! just allocated, and a recorded block that lives there would send all frees of its page the long way; by less than a KiB it would take
+//! more of the first-level cache than it spares. Of its 4 MiB most is never
 //! written, and so is one and the same page of zeros to the processor's caches. Behind it is an exact table, in
 //! buckets of a cache line. Counts are exact too, so the filter is as good after days as at the start: a block that would
 //! overflow its cell's count, or finds its bucket full, is not followed, and counted. The table is made for the machine: should all its memory be
-//! allocated, it is half full.
+//! allocated, it is half full. Most programs have some hundred recorded blocks, which stand in a small table before it: a large one of which they
+//! use a line here and there is in no cache, and each of its pages is a fault.
 
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
@@ -25,8 +27,14 @@ const BUCKET: usize = 8;
 #[repr(align(64))]
 struct Bucket([AtomicUsize; BUCKET]);
 
+/// Buckets of the small table: 8 KiB.
+const FEW: usize = 128;
+static SMALL: [Bucket; FEW] = [const { Bucket([const { AtomicUsize::new(0) }; BUCKET]) }; FEW];
+/// Blocks that stand in the large one: while there are none, nobody looks there.
+static SPILLED: AtomicUsize = AtomicUsize::new(0);
+
 /// A cell's addresses differ in so many bits. Which cell it is say the others of an address's lower half.
-pub(crate) const CELL_BITS: u32 = 8;
+pub(crate) const CELL_BITS: u32 = 10;
 const CELLS: usize = 1 << (u32::BITS - CELL_BITS);
 /// Null where nothing is sampled, or no memory was there. Neither is ever unmapped.
 static FILTER: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
@@ -73,12 +81,22 @@ pub(crate) fn may_be(address: usize) -> bool {
     cell(address).is_some_and(|cell| cell.load(Ordering::Relaxed) != 0)
 }
 
-fn bucket(address: usize) -> Option<&'static Bucket> {
+fn hash(address: usize) -> usize {
+    ((address as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
+}
+
+/// A block's places in the small table.
+fn small(address: usize) -> impl Iterator<Item = &'static AtomicUsize> {
+    SMALL.get(hash(address) % FEW).into_iter().flat_map(|Bucket(places)| places)
+}
+
+/// Those in the large one.
+fn large(address: usize) -> impl Iterator<Item = &'static AtomicUsize> {
     let buckets = BUCKETS.load(Ordering::Relaxed);
-    let hash = (address as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    let at = hash as usize & BUCKET_MASK.load(Ordering::Relaxed);
+    let at = hash(address) & BUCKET_MASK.load(Ordering::Relaxed);
     // SAFETY: null, or the table, which has a bucket for each number that the mask leaves, and is never unmapped.
-    (!buckets.is_null()).then(|| unsafe { &*buckets.add(at) })
+    let bucket = (!buckets.is_null()).then(|| unsafe { &*buckets.add(at) });
+    bucket.into_iter().flat_map(|Bucket(places)| places)
 }
 
 /// Remembers a recorded block until it is freed. A block that finds no place is counted: its free will not be recorded.
@@ -91,7 +109,7 @@ pub(crate) fn insert(address: usize) {
 }
 
 fn find_place(address: usize) -> bool {
-    let (Some(cell), Some(Bucket(places))) = (cell(address), bucket(address)) else { return false };
+    let Some(cell) = cell(address) else { return false };
     let more = |n: u8| match n {
         ALWAYS => Some(ALWAYS),
         FULL => None,
@@ -101,9 +119,20 @@ fn find_place(address: usize) -> bool {
     if cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
         return false;
     }
-    let placed = places.iter().any(|place| replace(place, 0, address));
+    let placed = small(address).any(|place| replace(place, 0, address)) || spills(address);
     if !placed {
         leave(cell);
+    }
+    placed
+}
+
+/// Whether it found a place in the large table.
+#[cold]
+fn spills(address: usize) -> bool {
+    SPILLED.fetch_add(1, Ordering::Relaxed);
+    let placed = large(address).any(|place| replace(place, 0, address));
+    if !placed {
+        SPILLED.fetch_sub(1, Ordering::Relaxed);
     }
     placed
 }
@@ -122,10 +151,35 @@ fn leave(cell: &AtomicU8) {
 /// Whether the block that is about to be freed was recorded; forgets it. Before the free: another thread may get, and
 /// record, the same address right after it.
 pub(crate) fn remove(address: usize) -> bool {
-    let (Some(cell), Some(Bucket(places))) = (cell(address), bucket(address)) else { return false };
-    let found = places.iter().any(|place| replace(place, address, 0));
+    let Some(cell) = cell(address) else { return false };
+    let found = small(address).any(|place| replace(place, address, 0)) || was_spilled(address);
     if found {
         leave(cell);
     }
     found
+}
+
+fn was_spilled(address: usize) -> bool {
+    let found = SPILLED.load(Ordering::Relaxed) > 0 && large(address).any(|place| replace(place, address, 0));
+    if found {
+        SPILLED.fetch_sub(1, Ordering::Relaxed);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_found_until_they_are_freed_where_the_small_table_is_full_too() {
+        prepare(512 << 10);
+        let blocks = || (0..4000).map(|n| 0x7f00_0010_0000 + n * 2064);
+        assert_eq!(blocks().filter(|block| find_place(*block)).count(), 4000);
+        assert!(SPILLED.load(Ordering::Relaxed) > 2900);
+        assert!(blocks().all(may_be) && !remove(0x7f00_0010_0010));
+        // The last first: those of the small table go last.
+        assert!(blocks().rev().all(remove) && !blocks().any(|block| may_be(block) || remove(block)));
+        assert_eq!(SPILLED.load(Ordering::Relaxed), 0);
+    }
 }
