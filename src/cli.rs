@@ -283,9 +283,10 @@ mod tests {
         assert_eq!((args.limits.max_size, args.segment_memory), (20 << 30, 1 << 20));
         assert_eq!((args.on_full, args.grace), (Some(OnFull::Block), Duration::from_millis(500)));
         assert_eq!((args.stacks, args.stacks_over, args.launch_stacks), (Switch::Off, 100, 0));
-        for wrong in ["", "x", "1X", "-1", "0", "99999999999T", "1.5G"] {
+        for wrong in ["", "x", "1X", "-1", "0", "99999999999T", "99999999999.5T", "1.5", ".", ".M", "1.2.3M"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
         }
+        assert_eq!((parse_size("1.5G"), parse_size("3.6MiB")), (Ok(3 << 29), Ok(3_774_874)));
         assert!(parse_seconds("-1").is_err() && parse_seconds("soon").is_err());
     }
 

@@ -48,9 +48,9 @@ impl LimitArgs {
     }
 }
 
-/// A number of bytes: digits, then nothing or one of K, M, G, T, or KiB and the like, all powers of 1024.
+/// A number of bytes: digits, then nothing or one of K, M, G, T, or KiB and the like, all powers of 1024, of which there may be fractions.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let shift = match unit.trim().to_ascii_uppercase().as_str() {
         "" | "B" => 0,
@@ -60,11 +60,17 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         "T" | "TB" | "TIB" => 40,
         _ => return Err("expected a size such as 500000, 64M or 2G".to_owned()),
     };
-    let number: u64 = number.parse().map_err(|_| "expected a size such as 500000, 64M or 2G".to_owned())?;
-    number
-        .checked_mul(1 << shift)
-        .filter(|n| *n > 0)
-        .ok_or_else(|| "expected a size of 1 byte to 16,777,215T".to_owned())
+    let bytes = match number.parse::<u64>() {
+        Ok(number) => number.checked_mul(1 << shift),
+        Err(_) => {
+            let number = number.parse::<f64>().ok().filter(|_| shift > 0);
+            let number = number.ok_or_else(|| "expected a size such as 500000, 64M or 2G".to_owned())?;
+            Some((number * (1u64 << shift) as f64).round())
+                .filter(|bytes| *bytes < u64::MAX as f64)
+                .map(|bytes| bytes as u64)
+        }
+    };
+    bytes.filter(|n| *n > 0).ok_or_else(|| "expected a size of 1 byte to 16,777,215T".to_owned())
 }
 
 /// A number with its unit, ms, s, m, h or d; of seconds without one.
