@@ -55,10 +55,13 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     if written.ended_ranges > 0 {
         note(&format!("{} told to end with their process", without_end(written.ended_ranges)));
     }
-    if args.format.is_by_stack() && written.files.iter().all(|(_, number)| *number == 0) {
+    let problems = trace.problems();
+    let missing = problems.iter().find(|problem| problem.missing != Missing::Nothing);
+    // What could not be read is no reason to say that it was not recorded.
+    if args.format.is_by_stack() && missing.is_none() && written.files.iter().all(|(_, number)| *number == 0) {
         note(nothing(kind, args.value.filter(|_| at == ExportAt::End)));
     }
-    match trace.problems().iter().find(|problem| problem.missing != Missing::Nothing) {
+    match missing {
         Some(problem) => bail!("the export is not whole: {problem}"),
         None => Ok(()),
     }
