@@ -177,6 +177,17 @@ pub(super) fn note_unknown_frees(section: &mut Section, facts: &Facts<'_>) {
     }
 }
 
+/// Says where the beginnings of blocks are told late, so that more stand side by side than did.
+pub(super) fn note_early_starts(section: &mut Section, facts: &Facts<'_>) {
+    let early = |manifest: &Manifest| manifest.host_memory.cull_ns.is_some() && !manifest.host_memory.stacks;
+    if facts.trace.manifests().any(early) {
+        section.note(
+            "With --cull and without stacks the beginnings of blocks below a KiB are up to 5 ms early: where many are replaced within \
+             that time the peak has both the old ones and the new. The errors are without that.",
+        );
+    }
+}
+
 /// Says where samples lay further apart than asked because many would have come, and not for a budget, which is told of elsewhere.
 pub(super) fn note_rare_samples(section: &mut Section, facts: &Facts<'_>) {
     let processes = facts.trace.manifests().flat_map(Manifest::accounts);

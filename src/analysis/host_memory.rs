@@ -162,6 +162,7 @@ impl Analysis for HostMemory {
                 "Some of what C++ allocates is missing in {past} of the processes: their allocator has an operator new of its own, which could not be hooked everywhere."
             ));
         }
+        by_stack::note_early_starts(&mut section, facts);
         if sampled {
             by_stack::note_rare_samples(&mut section, facts);
         } else {
