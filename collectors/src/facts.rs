@@ -1,9 +1,8 @@
 //! What a segment says about its process: who it is, how it was started, which hooks it has.
 
 use gputrace_abi::event::detail;
-use gputrace_abi::layout::{COUNTER_BLOCKS, HOOKS_MAX, Header, HookInfo, View, hook_flag, info, malloc_mode, route};
+use gputrace_abi::layout::{COUNTER_BLOCKS, HOOKS_MAX, HookInfo, View, hook_flag, info, malloc_mode, route};
 use gputrace_abi::patches::why;
-use gputrace_abi::shed::Shed;
 use gputrace_abi::sync::Ordering;
 use gputrace_abi::{Class, brake};
 
@@ -90,13 +89,6 @@ impl Facts {
         facts.visible_devices = value("CUDA_VISIBLE_DEVICES");
         facts
     }
-}
-
-/// Mean distance of malloc's samples where they lay furthest apart, in bytes; none where that always was what was asked for.
-pub(crate) fn farthest_sample(header: &Header) -> Option<u64> {
-    let power = header.rarest.load(Ordering::Relaxed).min(Shed::MOST.into());
-    let bytes = header.sample_bytes.load(Ordering::Relaxed);
-    (power > 0 && bytes > 0).then(|| bytes.saturating_mul(1 << power))
 }
 
 /// A word as a POSIX shell needs it.

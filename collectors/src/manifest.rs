@@ -174,10 +174,6 @@ pub struct Process {
     /// It runs a Python that gives out small objects from pools of its own, which malloc does not see.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub python_pools: bool,
-    /// Mean distance of malloc's samples where they lay furthest apart, in bytes; missing where that always was the one of
-    /// `processes.malloc_mode`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub farthest_sample_bytes: Option<u64>,
     /// Counts by class name; classes without calls are left out.
     pub accounting: BTreeMap<String, Count>,
     /// `seen` is the sum of the rest in every class. Only a process that has ended must be balanced.

@@ -143,7 +143,6 @@ impl Summed {
         }
         all.balanced &= process.balanced || !process.traced;
         all.nested = all.nested.saturating_add(process.nested);
-        all.farthest_sample_bytes = all.farthest_sample_bytes.max(process.farthest_sample_bytes);
         (all.metal, all.python_pools) = (all.metal | process.metal, all.python_pools | process.python_pools);
         all.stacks.add(&process.stacks);
         add_coverage(&mut all.coverage, &process.coverage);

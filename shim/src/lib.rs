@@ -44,7 +44,6 @@ mod names;
 #[cfg(target_os = "linux")]
 mod nccl;
 mod ranges;
-mod rate;
 mod record;
 mod sampling;
 mod session;

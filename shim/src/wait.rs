@@ -19,9 +19,9 @@ use gputrace_abi::{Class, Event, local};
 
 use crate::hooks::{self, os};
 use crate::interpose::elf;
+use crate::stack::{self, rate};
 use crate::thread::State;
 use crate::{frame, record, session, tls};
-use crate::{rate, stack};
 
 /// Ticks from which on a wait becomes an event; all ones: waits are not looked at.
 static THRESHOLD: AtomicU64 = AtomicU64::new(NEVER);

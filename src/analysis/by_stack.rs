@@ -5,7 +5,6 @@ use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{Facts, apart, loss};
 use crate::trace::{NO_STACK, OTHER_STACKS, Site};
 use gputrace_collectors::Manifest;
-use gputrace_collectors::manifest::Process;
 use gputrace_collectors::schema::TableId;
 
 /// Stands in place of a site for allocations of which no stack is known.
@@ -123,9 +122,12 @@ pub(super) fn whole(number: f64) -> Value {
     Value::from(number.round().max(0.0) as i64)
 }
 
+/// Less of an estimate is nothing, and what weights that were added and taken off left of their last digits.
+const LEAST_BYTES: f64 = 0.5;
+
 /// Bytes; what rows of several threads brought in another order is none.
 pub(super) fn bytes(bytes: f64) -> Value {
-    Value::from(bytes.max(0.0))
+    Value::from(if bytes < LEAST_BYTES { 0.0 } else { bytes })
 }
 
 /// A part of a quantity in each steady step of a process, where there are steps.
@@ -138,7 +140,7 @@ pub(super) fn per_step(facts: &Facts<'_>, process_id: i64, steady: f64) -> Optio
 pub(super) fn error_percent(facts: &Facts<'_>, amount: Amount) -> Value {
     let dropped = loss::Loss::of(facts, &[TableId::HostMemory]).is_some_and(|loss| loss.dropped > 0);
     let lost = dropped || is_removed(facts);
-    let known = !lost && amount.bytes > 0.0;
+    let known = !lost && amount.bytes >= LEAST_BYTES;
     known.then(|| 100.0 * amount.error_bytes() / amount.bytes).into()
 }
 
@@ -188,17 +190,14 @@ pub(super) fn note_early_starts(section: &mut Section, facts: &Facts<'_>) {
     }
 }
 
-/// Says where samples lay further apart than asked because many would have come, and not for a budget, which is told of elsewhere.
+/// Says where samples were made rare to keep to a budget, and what that means for what lives.
 pub(super) fn note_rare_samples(section: &mut Section, facts: &Facts<'_>) {
-    let processes = facts.trace.manifests().flat_map(Manifest::accounts);
-    let for_budget =
-        |process: &Process| process.budget.iter().flat_map(|budget| &budget.shed).any(|part| part.what == "malloc");
-    let farthest = processes.filter(|process| !for_budget(process)).filter_map(|process| process.farthest_sample_bytes);
-    if let Some(bytes) = farthest.max() {
+    let budgets = facts.trace.manifests().flat_map(Manifest::accounts).filter_map(|process| process.budget.as_ref());
+    let parts = budgets.flat_map(|budget| &budget.shed).filter(|part| part.what == "malloc");
+    if let Some(times) = parts.filter_map(|part| part.one_in).max() {
         section.note(format!(
-            "Where a process allocated so fast that more than about 1,000 samples a second would have come they lay further apart, up to {}: \
-             sums are right all the same, within their errors. --malloc sample=BYTES takes them all.",
-            crate::render::bytes(bytes as f64)
+            "To keep to --budget samples of malloc lay up to {times} times as far apart for some time: of what was allocated then and \
+             lives only that is known on which one fell, and of the rest the errors say nothing.",
         ));
     }
 }
@@ -326,5 +325,17 @@ mod tests {
             let says = section.notes.iter().any(|note| note.starts_with("1 of 2 frees are of blocks"));
             assert_eq!(says, told, "{:?}", section.notes);
         }
+    }
+
+    #[test]
+    fn what_rounding_leaves_of_weights_is_nothing_and_has_no_error() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        let folder = trace.write_parts(1).to_owned();
+        let (trace, filter) = (Trace::open(&[folder]).unwrap(), Filter::default());
+        let facts = Facts::gather(&trace, &filter, &[]);
+        let mut amount = Amount::of(1000, 500_000.0, 1);
+        amount.bytes = 4e-8;
+        assert_eq!((bytes(amount.bytes), error_percent(&facts, amount)), (0.0.into(), Value::Missing));
     }
 }

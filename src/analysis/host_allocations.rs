@@ -86,7 +86,6 @@ impl Analysis for HostAllocations {
         if !by_stack::begin(&mut section, facts) {
             return section;
         }
-        by_stack::note_rare_samples(&mut section, facts);
         let mut sum = Amount::default();
         facts.allocations.processes.iter().for_each(|(_, process)| sum.add(process.sums.all));
         let in_step = |of: fn(&Amount) -> f64| {

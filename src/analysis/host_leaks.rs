@@ -110,6 +110,7 @@ impl Analysis for HostLeaks {
         by_line::add(&mut section, facts, &all, "Live at the end, by line", |of| of.stack.live, |of| of.process.live);
         section.table(at_end(facts, &all));
         section.table(pinned::left(facts));
+        by_stack::note_rare_samples(&mut section, facts);
         note_few_samples(&mut section, facts, &growing, &unsure);
         if let Some(why) = doubted.and_then(|grows| grows.verdict.why()) {
             section.note(format!("Whether anything grows is not known ({why})."));

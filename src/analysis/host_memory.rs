@@ -27,7 +27,7 @@ impl Analysis for HostMemory {
     fn explain(&self) -> Explain {
         Explain {
             definition: "malloc's and free's family. By default one allocation per 512 KiB on average is recorded (Poisson by \
-                bytes), of a process that allocates so fast that these were more about 1,000 a second, and stands for weight_bytes = bytes / (1 - exp(-bytes / mean)). Allocated, rate, live and the sizes \
+                bytes), and stands for weight_bytes = bytes / (1 - exp(-bytes / mean)). Allocated, rate, live and the sizes \
                 are sums of weights: estimates without bias. Live is what was allocated in the trace and not freed, of a part of a \
                 trace (--from, --range, --steps) also what was allocated before it; allocated, rate and sizes are of the part. In full \
                 mode every call is recorded and the numbers are counts; what --cull summed counts as allocated, and not as live. Resident \
@@ -163,9 +163,8 @@ impl Analysis for HostMemory {
             ));
         }
         by_stack::note_early_starts(&mut section, facts);
-        if sampled {
-            by_stack::note_rare_samples(&mut section, facts);
-        } else {
+        by_stack::note_rare_samples(&mut section, facts);
+        if !sampled {
             by_stack::note_unknown_frees(&mut section, facts);
         }
         section.table(by_process(facts));

@@ -62,6 +62,7 @@ impl Analysis for HostPeak {
             return section;
         }
         by_stack::note_early_starts(&mut section, facts);
+        by_stack::note_rare_samples(&mut section, facts);
         let processes = processes(facts);
         let (id, most) = processes[0];
         let of_most = largest(facts, |of| if of.process_id == id { of.stack.at_peak(of.process).bytes } else { 0.0 });
@@ -224,26 +225,20 @@ mod tests {
 
     #[test]
     fn what_is_not_told_of_each_block_is_said() {
-        let notes = |stacks: bool, cull_ns: Option<i64>, farthest: Option<u64>, shed: &[&str]| {
+        let notes = |stacks: bool, cull_ns: Option<i64>, shed: &str| {
             let mut trace = TestTrace::new();
             trace.process(1, 100, None, START + 1_000_000);
             trace.thread(1, 11).malloc("alloc", 1000, 1000.0);
             let manifest = trace.manifest.as_mut().unwrap();
             manifest.host_memory = HostMemory { stacks, cull_ns, ..HostMemory::default() };
-            let part = |what: &&str| ShedPart { what: (*what).to_owned(), ..ShedPart::default() };
-            let shed = shed.iter().map(part).collect();
-            for process in &mut manifest.processes {
-                process.farthest_sample_bytes = farthest;
-                process.budget = Some(HookBudget { shed: Vec::clone(&shed), ..HookBudget::default() });
-            }
+            let part = ShedPart { what: shed.to_owned(), one_in: Some(64), ..ShedPart::default() };
+            manifest.processes[0].budget = Some(HookBudget { shed: vec![part], ..HookBudget::default() });
             let all = [trace.section(&HostPeak), trace.section(&super::super::host_memory::HostMemory)];
-            all.map(|section| ["5 ms early", "up to 4.00 MiB"].map(|text| section.notes.concat().contains(text)))
+            all.map(|section| ["5 ms early", "up to 64 times"].map(|text| section.notes.concat().contains(text)))
         };
-        assert_eq!(notes(false, Some(1), None, &[]), [[true, false]; 2]);
-        assert_eq!(notes(true, Some(1), None, &[]), [[false; 2]; 2]);
-        assert_eq!(notes(false, None, Some(4 << 20), &["stacks"]), [[false, false], [false, true]]);
-        // Of a budget the summary tells.
-        assert_eq!(notes(false, None, Some(4 << 20), &["malloc"]), [[false; 2]; 2]);
+        assert_eq!(notes(false, Some(1), "launches"), [[true, false]; 2]);
+        assert_eq!(notes(true, Some(1), "stacks"), [[false; 2]; 2]);
+        assert_eq!(notes(false, None, "malloc"), [[false, true]; 2]);
     }
 
     #[test]

@@ -6,13 +6,16 @@ use gputrace_collectors::manifest::HostMemory;
 use super::limits::parse_size;
 use super::record::Switch;
 
+/// Mean distance of two samples of `--malloc sample`, in bytes.
+const SAMPLE_BYTES: u64 = 512 << 10;
+
 /// How host memory is recorded.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MallocArgs {
     /// How malloc and free are recorded: off, sample, sample=BYTES or full
     ///
-    /// sample records one allocation per 512 KiB allocated on average, and about 1,000 a second where a process allocates so fast that these
-    /// would be more; sample=BYTES one per BYTES however many that are; full each one, which costs more. Example: --malloc sample=64K
+    /// sample records one allocation per BYTES allocated on average (512K unless told); full records each one, which
+    /// costs more. Example: --malloc sample=64K
     #[arg(long, value_name = "MODE", default_value = "sample", value_parser = parse_malloc, allow_negative_numbers = true)]
     pub(crate) malloc: Malloc,
 
@@ -60,15 +63,21 @@ pub(crate) struct Arenas(u64);
 pub(crate) enum Malloc {
     /// Not at all.
     Off,
-    /// One per so many bytes on average; none: as many as the shim finds enough.
-    Sample(Option<u64>),
+    /// One per so many bytes on average.
+    Sample(u64),
     /// Each one.
     Full,
 }
 
 impl Default for MallocArgs {
     fn default() -> MallocArgs {
-        MallocArgs { malloc: Malloc::Sample(None), malloc_stacks: None, mmap: false, malloc_arenas: None, cull: None }
+        MallocArgs {
+            malloc: Malloc::Sample(SAMPLE_BYTES),
+            malloc_stacks: None,
+            mmap: false,
+            malloc_arenas: None,
+            cull: None,
+        }
     }
 }
 
@@ -104,8 +113,7 @@ impl MallocArgs {
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let mode = match self.malloc {
             Malloc::Off => "off".to_owned(),
-            Malloc::Sample(None) => "sample".to_owned(),
-            Malloc::Sample(Some(bytes)) => format!("sample:{bytes}"),
+            Malloc::Sample(bytes) => format!("sample:{bytes}"),
             Malloc::Full => "full".to_owned(),
         };
         let mut variables = vec![("GPUTRACE_MALLOC", mode)];
@@ -129,10 +137,10 @@ impl MallocArgs {
 pub(super) fn parse_malloc(text: &str) -> Result<Malloc, String> {
     match text {
         "off" => Ok(Malloc::Off),
-        "sample" => Ok(Malloc::Sample(None)),
+        "sample" => Ok(Malloc::Sample(SAMPLE_BYTES)),
         "full" => Ok(Malloc::Full),
         _ => match text.strip_prefix("sample=") {
-            Some(size) => parse_size(size).map(|bytes| Malloc::Sample(Some(bytes))),
+            Some(size) => parse_size(size).map(Malloc::Sample),
             None => Err("expected off, sample, sample=BYTES or full".to_owned()),
         },
     }
@@ -167,7 +175,7 @@ mod tests {
 
     #[test]
     fn modes_are_parsed_with_their_units() {
-        assert_eq!(args("--malloc sample=64K").malloc, Malloc::Sample(Some(65_536)));
+        assert_eq!(args("--malloc sample=64K").malloc, Malloc::Sample(65_536));
         assert!(parse_malloc("sometimes").is_err() && parse_malloc("sample=0").is_err());
     }
 
@@ -194,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_shim_is_told_what_was_asked_for_and_of_the_rest_nothing() {
-        assert_eq!(args("").variables(), [("GPUTRACE_MALLOC", "sample".to_owned())]);
+        assert_eq!(args("").variables(), [("GPUTRACE_MALLOC", "sample:524288".to_owned())]);
         let all = args("--malloc full --malloc-stacks off --mmap --malloc-arenas 0.25 --cull 1.5").variables();
         let wanted = [
             ("GPUTRACE_MALLOC", "full"),

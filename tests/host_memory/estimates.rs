@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::util::{Row, Scratch, Trace, count, program};
+use crate::util::{Row, Scratch, count, program};
 
 /// Traffic in blocks of one size; the estimate must lie within five standard deviations of what Poisson sampling of bytes
 /// has: variance n s^2 (1 - p) / p, with p = 1 - exp(-s / mean).
@@ -40,44 +40,6 @@ fn the_estimate_of_sampled_bytes_is_unbiased_for_blocks_of_the_means_size() {
 #[test]
 fn the_estimate_of_sampled_bytes_is_unbiased_in_between() {
     estimate_is_right(100_000, 65_000, 524_288);
-}
-
-/// Rows of blocks of this size, what they say was allocated, and the deviation of that.
-fn found(trace: &Trace, bytes: i64) -> (usize, f64, f64) {
-    let table = trace.table("host_memory");
-    let ours = table.rows().filter(|row| row.text("action") == "alloc" && row.int("bytes") == bytes);
-    let weights: Vec<f64> = ours.map(|row| row.float("weight_bytes")).collect();
-    let variance: f64 = weights.iter().map(|weight| weight * (weight - bytes as f64)).sum();
-    (weights.len(), weights.iter().sum(), variance.sqrt())
-}
-
-#[test]
-fn who_allocates_fast_has_a_thousand_samples_a_second_unless_a_distance_is_given() {
-    let traced = |mode: &str, arguments: [&str; 3]| {
-        let scratch = Scratch::new();
-        let target = scratch.target(program("mallocs")).args(arguments);
-        let run = target.options(["--malloc", mode, "--on-full", "block", "--stacks", "off"]).traced().expect(0);
-        let (trace, printed) = (run.read(), run.text());
-        trace.assert_balanced();
-        let section = scratch.section(&run, "host-memory");
-        let notes = section["notes"].to_string();
-        (trace.root().farthest_sample_bytes, found(&trace, 1000), printed, notes)
-    };
-    // Some GB a second.
-    let (farthest, (samples, estimate, deviation), printed, notes) = traced("sample", ["lasting", "3", "1000"]);
-    let allocated = 1000.0 * printed.lines().next().and_then(|line| line.parse::<f64>().ok()).expect("the blocks");
-    assert!((estimate - allocated).abs() <= 5.0 * deviation, "{estimate} of {allocated}, {deviation}");
-    assert!(5.0 * deviation < 0.2 * allocated, "the test proves nothing: {deviation} of {allocated}");
-    // It runs for three to four seconds, and had as many as one has at once.
-    assert!((1500..6500).contains(&samples), "{samples}");
-    let farthest = farthest.expect("samples further apart than 512 KiB");
-    assert!(farthest >= 1 << 20 && farthest.is_power_of_two(), "{farthest}");
-    assert!(notes.contains("more than about 1,000 samples a second"), "{notes}");
-    let (farthest, (all, ..), _, notes) = traced("sample=512K", ["lasting", "3", "1000"]);
-    assert!(farthest.is_none() && all > 2 * samples && !notes.contains("samples a second"), "{all} {notes}");
-    // A short program has what it had: 200 MB are 381 samples, and twice as many are there at once.
-    let (farthest, (few, ..), ..) = traced("sample", ["traffic", "200000", "1000"]);
-    assert!(farthest.is_none() && (250..500).contains(&few), "{farthest:?} {few}");
 }
 
 /// Two hundred threads draw two hundred times: what each is said to have allocated, and to have left alive, lies within three

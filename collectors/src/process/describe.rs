@@ -116,7 +116,6 @@ impl Process {
             running: self.ended_ns.is_none(),
             metal: facts::is_of_metal(self.segment.view(), hooks),
             python_pools: header.notes.load(Ordering::Relaxed) & note::PYTHON_POOLS != 0,
-            farthest_sample_bytes: facts::farthest_sample(header),
             balanced: !damaged && accounting.values().all(manifest::Count::is_balanced),
             gpu_time: self.gpu.describe(self.segment.view().header()),
             gpu_clocks: self.intake.metal.gpu_clocks(),

@@ -42,7 +42,7 @@ pub(super) const HOST_MEMORY: Table = Table {
             F64,
             Dictionary,
             BYTES,
-            "bytes of allocation that this row stands for: bytes / (1 - exp(-bytes / mean)) when sampled, else bytes; the mean distance of samples is longer while many would come (--malloc sample) or --budget makes them rarer; for culled the bytes of all; for reserve, and an unmap of it or of nothing known, 0",
+            "bytes of allocation that this row stands for: bytes / (1 - exp(-bytes / mean)) when sampled, else bytes; the mean distance of samples is longer while --budget makes them rarer; for culled the bytes of all; for reserve, and an unmap of it or of nothing known, 0",
         ),
         STACK.means("who allocated: stacks.stack_id; for free and unmap that of the block's allocation; null where no stack was taken"),
         Column::new(

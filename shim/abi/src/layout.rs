@@ -215,8 +215,6 @@ pub struct Header {
     pub needs: AtomicU32,
     /// How often the collector has begun to forget what was told of stacks: at another number than before, all are told again. The collector's.
     pub stacks_forgotten: AtomicU32,
-    /// By how many powers of two malloc's samples lay further apart than [`Header::sample_bytes`] where they lay furthest apart.
-    pub rarest: AtomicU32,
 }
 
 /// Set in [`Header::shared_taken`] when the chunk is open.
@@ -306,7 +304,6 @@ const _: () = {
     assert!(offset_of!(Header, shed) == 500);
     assert!(offset_of!(Header, stack_ticks) == 512);
     assert!(offset_of!(Header, needs) == 1140);
-    assert!(offset_of!(Header, rarest) == 1148);
     assert!(size_of::<HookRow>() == 64);
     assert!(size_of::<ThreadRow>() == 512);
     assert!(offset_of!(ThreadRow, in_flight_hook) == 16);

@@ -16,7 +16,8 @@ use super::{
     BELL, END, IS_AUTO, IS_ON, Mode, aside, at_exit, buffers, cupti_is_usable, detach, flusher, mode, ready, search,
 };
 use crate::interpose::elf;
-use crate::{capture, ending, rate, session, sys, thread};
+use crate::stack::rate;
+use crate::{capture, ending, session, sys, thread};
 
 /// CUPTI is asked for what is complete, while records are on, when it had some for so long and gave nothing back by itself. A
 /// flush takes some ms where much comes.

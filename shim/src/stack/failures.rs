@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use gputrace_abi::Class;
 
 use super::known::{Known, last_since, mix};
-use crate::rate;
+use super::rate;
 
 /// CUDA_ERROR_NOT_READY, the answer to a query.
 const NOT_READY: u32 = 600;

@@ -15,6 +15,7 @@ mod known;
 mod memory;
 mod native;
 mod python;
+pub(crate) mod rate;
 mod spared;
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -30,8 +31,8 @@ use known::Known;
 pub(crate) use known::begin_segment;
 pub(crate) use native::{remember_main_stack, told_main_stack};
 
+use crate::sampling;
 use crate::thread::State;
-use crate::{rate, sampling};
 
 const DEFAULT_OVER_US: u64 = 20;
 const DEFAULT_LAUNCHES: u64 = 1000;

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use gputrace_abi::layout::Header;
 use gputrace_abi::shed::Shed;
 
-use crate::rate;
+use super::rate;
 use crate::thread::State;
 
 /// One is taken when the one before lies so long ago at least.

@@ -12,8 +12,7 @@ pub(in crate::process) struct Work {
     /// Stacks taken, and what they took, ns.
     pub(in crate::process) stacks: u64,
     pub(in crate::process) stacks_ns: f64,
-    /// Events of malloc's family among them, where it is sampled, and how much rarer the collector has wanted samples to be. Where they are as
-    /// rare without that, they would cost less without it than is said.
+    /// Events of malloc's family among them, where it is sampled, and how much rarer samples are now than was asked for.
     pub(in crate::process) malloc: u64,
     pub(in crate::process) rarer: u8,
     /// Events of launches among them.

@@ -37,8 +37,7 @@ fn measure() -> u64 {
     if apart_ns < APART_NS {
         return LOWEST;
     }
-    // No whole numbers of twice the length: to divide those takes a library that does not link without unwinding on macOS.
-    let rate = (now.wrapping_sub(ticks) as f64 * 1_024_000.0 / apart_ns as f64) as u64;
+    let rate = (u128::from(now.wrapping_sub(ticks)) * 1_024_000 / u128::from(apart_ns)) as u64;
     RATE.store(rate.max(1), Ordering::Relaxed);
     rate
 }

@@ -6,12 +6,9 @@
 //! sample is drawn anew each time (the process has no memory), so a thread keeps one number, its countdown.
 //!
 //! To keep to a budget the collector may want samples further apart ([`gputrace_abi::shed`]). A distance that is drawn keeps
-//! its mean, and the event that ends it says which that was: so sums stay unbiased whenever it changes. Where nobody said how far apart they
-//! are to lie, a process that allocates fast has them further apart by itself ([`pace`]).
+//! its mean, and the event that ends it says which that was: so sums stay unbiased whenever it changes.
 //!
 //! Frees of recorded blocks are found by [`crate::tracked`].
-
-mod pace;
 
 use core::hint::cold_path;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -28,7 +25,7 @@ const DEFAULT_MEAN_BYTES: u64 = 512 << 10;
 static MODE: AtomicU32 = AtomicU32::new(malloc_mode::OFF);
 static MEAN_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// `GPUTRACE_MALLOC`: sample, sample:BYTES (always so far apart) or full; none: off.
+/// `GPUTRACE_MALLOC`: sample, sample:BYTES or full; none: off.
 pub(crate) fn configure(wanted: Option<&[u8]>) {
     let (mode, mean) = match wanted {
         None => (malloc_mode::OFF, 0),
@@ -42,7 +39,6 @@ pub(crate) fn configure(wanted: Option<&[u8]>) {
     MEAN_BYTES.store(mean, Ordering::Relaxed);
     if mode == malloc_mode::SAMPLE {
         tracked::prepare(mean);
-        pace::configure(wanted == Some(b"sample"));
     }
     MODE.store(mode, Ordering::Release);
 }
@@ -71,19 +67,11 @@ pub(crate) fn mean_bytes() -> u64 {
 
 /// Sets a thread's countdown for its first time. Its segment is known.
 pub(crate) fn reset(state: &State) {
-    if is_sampling() {
-        draw(state, session::now());
+    if !is_sampling() {
+        return;
     }
-}
-
-/// Draws the distance to the next sample.
-fn draw(state: &State, now: u64) {
-    let header = state.header();
-    let rarer = Shed::of(header.shed.load(Ordering::Relaxed)).malloc.max(pace::level(now));
+    let rarer = Shed::of(state.header().shed.load(Ordering::Relaxed)).malloc;
     state.rarer.set(rarer);
-    if u32::from(rarer) > header.rarest.load(Ordering::Relaxed) {
-        header.rarest.fetch_max(rarer.into(), Ordering::Relaxed);
-    }
     let distance = distance(state, mean_bytes() as f64 * (1u64 << rarer) as f64);
     state.countdown.store(distance as u64, Ordering::Relaxed);
 }
@@ -114,9 +102,8 @@ pub(crate) fn chooses(state: &State, bytes: usize) -> Option<u8> {
         state.countdown.store(left as u64, Ordering::Relaxed);
         return None;
     }
-    let (rarer, now) = (state.rarer.get(), state.now());
-    pace::pay(now);
-    draw(state, now);
+    let rarer = state.rarer.get();
+    reset(state);
     Some(rarer)
 }
 
