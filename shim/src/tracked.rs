@@ -86,17 +86,17 @@ fn hash(address: usize) -> usize {
 }
 
 /// A block's places in the small table.
-fn small(address: usize) -> impl Iterator<Item = &'static AtomicUsize> {
-    SMALL.get(hash(address) % FEW).into_iter().flat_map(|Bucket(places)| places)
+fn small(address: usize) -> &'static [AtomicUsize] {
+    SMALL.get(hash(address) % FEW).map_or(&[], |Bucket(places)| places)
 }
 
 /// Those in the large one.
-fn large(address: usize) -> impl Iterator<Item = &'static AtomicUsize> {
+fn large(address: usize) -> &'static [AtomicUsize] {
     let buckets = BUCKETS.load(Ordering::Relaxed);
     let at = hash(address) & BUCKET_MASK.load(Ordering::Relaxed);
     // SAFETY: null, or the table, which has a bucket for each number that the mask leaves, and is never unmapped.
     let bucket = (!buckets.is_null()).then(|| unsafe { &*buckets.add(at) });
-    bucket.into_iter().flat_map(|Bucket(places)| places)
+    bucket.map_or(&[], |Bucket(places)| places)
 }
 
 /// Remembers a recorded block until it is freed. A block that finds no place is counted: its free will not be recorded.
@@ -119,7 +119,7 @@ fn find_place(address: usize) -> bool {
     if cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
         return false;
     }
-    let placed = small(address).any(|place| replace(place, 0, address)) || spills(address);
+    let placed = replace(small(address), 0, address) || spills(address);
     if !placed {
         leave(cell);
     }
@@ -130,17 +130,23 @@ fn find_place(address: usize) -> bool {
 #[cold]
 fn spills(address: usize) -> bool {
     SPILLED.fetch_add(1, Ordering::Relaxed);
-    let placed = large(address).any(|place| replace(place, 0, address));
+    let placed = replace(large(address), 0, address);
     if !placed {
         SPILLED.fetch_sub(1, Ordering::Relaxed);
     }
     placed
 }
 
-/// Looks first: an exchange that finds something else costs as much as one that does not, and there are eight places.
-fn replace(place: &AtomicUsize, old: usize, new: usize) -> bool {
-    place.load(Ordering::Relaxed) == old
-        && place.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+/// Puts a word in the place of another one, if it is there. Looks first: an exchange that finds something else costs as much as one that does
+/// not, and there are eight places. One function for all who ask: none of them has it in a cache.
+#[inline(never)]
+fn replace(places: &[AtomicUsize], old: usize, new: usize) -> bool {
+    while let Some(place) = places.iter().find(|place| place.load(Ordering::Relaxed) == old) {
+        if place.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            return true;
+        }
+    }
+    false
 }
 
 fn leave(cell: &AtomicU8) {
@@ -152,7 +158,7 @@ fn leave(cell: &AtomicU8) {
 /// record, the same address right after it.
 pub(crate) fn remove(address: usize) -> bool {
     let Some(cell) = cell(address) else { return false };
-    let found = small(address).any(|place| replace(place, address, 0)) || was_spilled(address);
+    let found = replace(small(address), address, 0) || was_spilled(address);
     if found {
         leave(cell);
     }
@@ -160,7 +166,7 @@ pub(crate) fn remove(address: usize) -> bool {
 }
 
 fn was_spilled(address: usize) -> bool {
-    let found = SPILLED.load(Ordering::Relaxed) > 0 && large(address).any(|place| replace(place, address, 0));
+    let found = SPILLED.load(Ordering::Relaxed) > 0 && replace(large(address), address, 0);
     if found {
         SPILLED.fetch_sub(1, Ordering::Relaxed);
     }
