@@ -224,6 +224,23 @@ mod tests {
     }
 
     #[test]
+    fn a_call_that_began_before_the_first_row_and_ended_after_it_gave_a_block_whose_free_counts() {
+        let mut trace = TestTrace::new();
+        trace.process(1, 100, None, START + 1_000_000);
+        let cache = trace.stack("cache", "/home/u/x.py", 7);
+        trace.thread(1, 11).malloc_at(cache, 100, 100.0);
+        let mut other = trace.thread(1, 12);
+        other.now = START - 50;
+        let block = other.malloc_at(cache, 100, 100.0);
+        other.now = START + 1000;
+        other.free_block(&block);
+        let of = |analysis: &dyn Analysis, key| trace.section(analysis).get(key).clone();
+        assert_eq!(of(&super::super::host_leaks::HostLeaks, "live_at_end_bytes"), 100.0.into());
+        let memory = trace.section(&super::super::host_memory::HostMemory);
+        assert_eq!(memory.cell("by_process", 0, "live_at_end_bytes"), &100.0.into());
+    }
+
+    #[test]
     fn what_is_not_told_of_each_block_is_said() {
         let notes = |stacks: bool, cull_ns: Option<i64>, shed: &str| {
             let mut trace = TestTrace::new();

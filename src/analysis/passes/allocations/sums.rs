@@ -54,9 +54,9 @@ pub(crate) struct Mapped {
 pub(crate) struct First(Option<i64>);
 
 impl First {
-    /// A row of malloc's.
+    /// A row of malloc's. Rows are in the order in which calls ended: one that comes later may have begun earlier.
     pub(crate) fn note(&mut self, at: i64) {
-        self.0.get_or_insert(at);
+        self.0 = Some(self.0.map_or(at, |first| first.min(at)));
     }
 
     /// Whether a block that is freed at that time, and so old, is among what is live: what was allocated before the first row, or is not
