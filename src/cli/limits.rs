@@ -65,9 +65,8 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         Err(_) => {
             let number = number.parse::<f64>().ok().filter(|_| shift > 0);
             let number = number.ok_or_else(|| "expected a size such as 500000, 64M or 2G".to_owned())?;
-            Some((number * (1u64 << shift) as f64).round())
-                .filter(|bytes| *bytes < u64::MAX as f64)
-                .map(|bytes| bytes as u64)
+            // More than there is becomes the most.
+            Some((number * (1u64 << shift) as f64).round() as u64).filter(|bytes| *bytes < u64::MAX)
         }
     };
     bytes.filter(|n| *n > 0).ok_or_else(|| "expected a size of 1 byte to 16,777,215T".to_owned())
