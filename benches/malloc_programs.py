@@ -5,12 +5,14 @@ usage: malloc_programs.py [--gputrace PATH] [--memray PATH] [--rounds N] [--time
 
 Programs: churn (Python objects, PYTHONMALLOC=malloc), sqlite (Python's sqlite3), compile (cc1 -O2 of a generated file), rustc (the
 same of Rust; it brings a malloc of its own, which is not recorded), redis (redis-server, 200,000 requests by redis-benchmark), and where this Python has
-the package pyperformance those of its programs that make most objects (PYTHONMALLOC=malloc). All ways run in turn, N times; prints the median seconds of each and the median of
-the ratios to the run alone of the same turn, with its quartiles. What is not installed is left out, and said.
+the package pyperformance those of its programs that make most objects (PYTHONMALLOC=malloc). All ways run in turn, N times; prints the median seconds of each, the median of
+the ratios to the run alone of the same turn with its quartiles, and their mean with its standard error. What is not installed is left out, and said.
 --times does so many times the work, beside which a start and an end cost little; --ways leaves others than these out (alone is always there);
 --own tells the processor time that programs of Python themselves took, and not how long it was until whatever records it had ended as well.
 --at-once tells it too, of these programs alone, of all ways of a round at once, on the last processor, which goes from one to the next every few ms, with what records them on the
 others: what else the machine does meets all alike, at the price of caches that are never quite one's own. "alone again" says what the noise is then.
+A program of Python has a few variables more in its environment each time, of other lengths: what Python makes of them is the first that lies in
+its heap, and where all that follows lies in pages and lines of cache makes a percent, which every run of a way would share.
 """
 
 import argparse
@@ -74,6 +76,12 @@ def ways(arguments, work):
     return {way: prefix for way, prefix in all_ways.items() if way.startswith("alone") or way in wanted}
 
 
+def environment():
+    """Variables for one run of a program of Python."""
+    others = {f"OTHER_{n}": "x" * random.randrange(600) for n in range(random.randrange(12))}
+    return os.environ | {"PYTHONMALLOC": "malloc"} | others
+
+
 def timed(command, **more):
     begin = time.monotonic()
     subprocess.run(command, check=True, **QUIET, **more)
@@ -119,14 +127,13 @@ def programs(arguments, work):
     found = {}
     for name, words in scripts.items():
         words = [str(word) for word in words]
-        variables = os.environ | {"PYTHONMALLOC": "malloc"}
         tells = name != "sqlite"
         if arguments.at_once and not tells:
             continue
         measure = own if (arguments.own or arguments.at_once) and tells else timed
-        run = lambda prefix, words=words, variables=variables, measure=measure: measure([*prefix, sys.executable, *words], env=variables)
+        run = lambda prefix, words=words, measure=measure: measure([*prefix, sys.executable, *words], env=environment())
         memray = [arguments.memray, "run", "-q", "-f", "-o", str(work / "memray.bin")]
-        profiled = lambda words=words, variables=variables, memray=memray, measure=measure: measure([*memray, *words], env=variables)
+        profiled = lambda words=words, memray=memray, measure=measure: measure([*memray, *words], env=environment())
         found[name] = run, profiled if arguments.memray else None
     if arguments.at_once:
         return found
@@ -195,7 +202,11 @@ def main():
             for way, seconds in times.items():
                 ratios = [one / alone for one, alone in zip(seconds, times["alone"], strict=True)]
                 low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
-                print(f"{name:8} {way:16} {statistics.median(seconds):7.3f} s  {middle:6.3f} ({low:.3f} .. {high:.3f})", flush=True)
+                mean, error = statistics.mean(ratios), statistics.stdev(ratios) / len(ratios) ** 0.5 if len(ratios) > 1 else 0
+                print(
+                    f"{name:8} {way:16} {statistics.median(seconds):7.3f} s  {middle:6.3f} ({low:.3f} .. {high:.3f})  mean {mean:.3f} ({error:.3f})",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

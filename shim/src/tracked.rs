@@ -37,7 +37,7 @@ static SPILLED: AtomicUsize = AtomicUsize::new(0);
 pub(crate) const CELL_BITS: u32 = 10;
 const CELLS: usize = 1 << (u32::BITS - CELL_BITS);
 /// Null where nothing is sampled, or no memory was there. Neither is ever unmapped.
-static FILTER: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
+pub(crate) static FILTER: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
 static BUCKETS: AtomicPtr<Bucket> = AtomicPtr::new(core::ptr::null_mut());
 /// One less than there are buckets.
 static BUCKET_MASK: AtomicUsize = AtomicUsize::new(0);
@@ -57,13 +57,6 @@ pub(crate) fn prepare(mean_bytes: u64) {
     if let Some(of_none) = cell(0) {
         of_none.store(ALWAYS, Ordering::Relaxed);
     }
-}
-
-/// The cells, for code that no compiler writes; null where there is no filter to be asked.
-#[cfg(target_os = "linux")]
-pub(crate) fn filter() -> *const AtomicU8 {
-    // SYNC POINT: filter. Acquire, with the Release in `prepare`.
-    FILTER.load(Ordering::Acquire)
 }
 
 #[inline(always)]

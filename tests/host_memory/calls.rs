@@ -58,7 +58,7 @@ fn off_records_and_counts_nothing() {
 }
 
 #[test]
-fn sampled_mode_counts_each_call_and_records_some() {
+fn sampled_mode_counts_each_allocation_and_records_some() {
     let (_scratch, run) = known("sample=65536");
     let trace = run.read();
     trace.assert_balanced();
@@ -66,6 +66,9 @@ fn sampled_mode_counts_each_call_and_records_some() {
     assert!(allocations.seen >= 800, "{allocations:?}");
     assert!(allocations.recorded > 0 && allocations.sampled_out > 0, "{allocations:?}");
     assert_eq!(allocations.dropped, 0);
+    // What is not among the samples passes uncounted.
+    let frees = count(&trace.root(), "host_free");
+    assert!(frees.recorded > 0 && frees.seen == frees.recorded, "{frees:?}");
 }
 
 #[test]

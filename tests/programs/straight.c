@@ -1,5 +1,5 @@
-/* Tells of malloc, free and calloc whether their code jumps to libc's functions, or by a word that it reads, and whether any code can be written
- * to; then allocates and frees 1,000 blocks of 35,001 bytes. With DENIED it does so where no page may be both written and run, as systemd's
+/* Tells of malloc, free and calloc whether their code jumps to libc's functions and loads nothing before, or goes by words that it reads, and
+ * whether any code can be written to; then allocates and frees 1,000 blocks of 35,001 bytes. With DENIED it does so where no page may be both written and run, as systemd's
  * MemoryDenyWriteExecute has it.
  */
 #define _GNU_SOURCE
@@ -43,6 +43,13 @@ static int jumps_to(const unsigned char *code, uintptr_t to) {
     return 0;
 }
 
+/* Whether it reads a word beside it, and does not jump away at once. */
+static int loads(const unsigned char *code) {
+    for (int at = 0; *code != 0xe9 && at + 7 <= 64; at++)
+        if ((code[at] & 0xfb) == 0x48 && code[at + 1] == 0x8b && (code[at + 2] & 0xc7) == 0x05) return 1;
+    return 0;
+}
+
 int main(int count, char **words) {
     if (count > 1 && !strcmp(words[1], "denied")) {
         deny();
@@ -56,7 +63,8 @@ int main(int count, char **words) {
     const char *names[] = {"malloc", "free", "calloc"};
     for (int n = 0; n < 3; n++) {
         const unsigned char *code = dlsym(RTLD_NEXT, names[n]);
-        printf("%s: %s\n", names[n], jumps_to(code, (uintptr_t)dlsym(libc, names[n])) ? "to libc" : "by a word");
+        int straight = jumps_to(code, (uintptr_t)dlsym(libc, names[n])) && !loads(code);
+        printf("%s: %s\n", names[n], straight ? "to libc" : "by a word");
     }
     FILE *maps = fopen("/proc/self/maps", "r");
     char line[4096];

@@ -110,7 +110,7 @@ impl State {
     }
 
     /// Where the address of the row stands, for code that no compiler writes.
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    #[cfg(target_os = "linux")]
     pub(crate) const ROW_AT: usize = core::mem::offset_of!(State, row);
 
     /// Where the distance to the next sample, or the address of the counts, stands, for such code.

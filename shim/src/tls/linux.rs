@@ -3,13 +3,17 @@
 //! Rust's own `thread_local!` may allocate and registers destructors, inside malloc; general-dynamic access costs a
 //! call. A hidden symbol in `.tbss` and an offset from the thread register cost 0.6 ns and can do neither.
 
-use core::sync::atomic::AtomicU8;
+use core::sync::atomic::AtomicUsize;
 
+use crate::sampling;
 use crate::thread::State;
-use crate::{sampling, tracked};
+
+/// What the quick way of malloc's entries finds where there is no state for it: no row.
+static WITHOUT_ROW: AtomicUsize = AtomicUsize::new(0);
+const _: () = assert!(State::ROW_AT == 0);
 
 core::arch::global_asm!(
-    ".pushsection .tbss,\"awT\",@nobits",
+    ".pushsection .tdata,\"awT\",@progbits",
     ".balign 32", // what a thread reads of it lies in one cache line
     ".hidden gputrace_thread_state",
     ".globl gputrace_thread_state",
@@ -17,14 +21,14 @@ core::arch::global_asm!(
     ".size gputrace_thread_state, 8",
     "gputrace_thread_state:",
     ".zero 8",
-    // The same where malloc is sampled and there is a filter for frees, else null: all that the quick way of its entries has to ask. And
-    // behind it the address of that filter.
+    // The same where malloc is sampled and there is a filter for frees, else the address of nothing but a null row: the quick way of malloc's
+    // entries has one thing to ask.
     ".hidden gputrace_sampled",
     ".globl gputrace_sampled",
     ".type gputrace_sampled, @object",
-    ".size gputrace_sampled, 16",
+    ".size gputrace_sampled, 8",
     "gputrace_sampled:",
-    ".zero 16",
+    ".quad {without_row}",
     ".hidden gputrace_caller",
     ".globl gputrace_caller",
     ".type gputrace_caller, @object",
@@ -32,6 +36,7 @@ core::arch::global_asm!(
     "gputrace_caller:",
     ".zero 8",
     ".popsection",
+    without_row = sym WITHOUT_ROW,
 );
 
 /// Address of the calling thread's pointer.
@@ -95,15 +100,12 @@ pub(crate) fn get() -> Option<&'static State> {
 
 /// Sets the calling thread's state.
 pub(crate) fn set(state: Option<&'static State>) {
-    let filter = tracked::filter();
-    let sampled = state.filter(|state| sampling::is_sampling() && !filter.is_null() && state.row().is_some());
-    let word = |state: Option<&'static State>| state.map_or(core::ptr::null(), core::ptr::from_ref);
-    // SAFETY: the words are the thread's own, one behind the other. A signal handler that comes between finds a filter where it finds a
-    // state: volatile writes keep their order.
+    let sampled = state.filter(|state| sampling::is_sampling() && state.row().is_some());
+    let without = WITHOUT_ROW.as_ptr().cast_const().cast();
+    // SAFETY: the words are the thread's own, one behind the other.
     unsafe {
-        *place() = word(state);
-        place().add(2).cast::<*const AtomicU8>().write_volatile(filter);
-        place().add(1).write_volatile(word(sampled));
+        *place() = state.map_or(core::ptr::null(), core::ptr::from_ref);
+        *place().add(1) = sampled.map_or(without, core::ptr::from_ref);
     }
 }
 

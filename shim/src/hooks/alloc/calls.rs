@@ -173,16 +173,16 @@ pub(super) fn allocation<const FULL: bool>(
     if let Some((state, row)) = known()
         && sampling::passes(state, bytes)
     {
-        count::<ALLOC>(row);
+        count(row);
         return original();
     }
     sample(number, bytes, original)
 }
 
-/// Counts a call of a class.
+/// Counts an allocation.
 #[inline(always)]
-fn count<const CLASS: usize>(row: &ThreadRow) {
-    if let Some(seen) = row.seen.get(CLASS) {
+fn count(row: &ThreadRow) {
+    if let Some(seen) = row.seen.get(ALLOC) {
         local::increment(seen);
     }
 }
@@ -195,7 +195,7 @@ fn sample(number: u16, bytes: usize, original: impl FnOnce() -> *mut c_void) -> 
     if let Some(rarer) = sampling::chooses(state, bytes) {
         return record_alloc::<false>(state, row, number, bytes, rarer, original);
     }
-    count::<ALLOC>(row);
+    count(row);
     original()
 }
 
@@ -238,7 +238,7 @@ fn record_alloc<const FULL: bool>(
     block
 }
 
-/// A free, by the hook of this number, of a block that may have been recorded, or of a thread without a state.
+/// A free, by the hook of this number.
 #[inline(always)]
 pub(super) fn freed<const FULL: bool>(number: u16, block: usize, original: impl FnOnce()) {
     if !FULL {
@@ -252,15 +252,13 @@ pub(super) fn freed<const FULL: bool>(number: u16, block: usize, original: impl 
 
 #[inline(always)]
 fn sampled_free(number: u16, block: usize, original: impl FnOnce()) {
-    if block == 0 {
+    if block == 0 || !tracked::may_be(block) || !tracked::remove(block) {
         return original();
     }
-    let Some((state, row)) = known().or_else(registered) else { return original() };
-    if tracked::may_be(block) && tracked::remove(block) {
-        return record_free::<false>(state, row, number, block, original);
+    match known().or_else(registered) {
+        Some((state, row)) => record_free::<false>(state, row, number, block, original),
+        None => original(),
     }
-    count::<FREED>(row);
-    original();
 }
 
 /// The block is free from the event's start on: another thread may have it before the call returns.
@@ -302,13 +300,6 @@ fn resize<const FULL: bool>(
 ) -> *mut c_void {
     // Before the call: another thread may get, and record, the old address as soon as it is free.
     let tracked = old != 0 && (FULL || tracked::may_be(old) && tracked::remove(old));
-    if old != 0
-        && !tracked
-        && let Some(seen) = tls::get().and_then(State::row).and_then(|row| row.seen.get(FREED))
-    {
-        // Counted whatever the filter says: a block beside a recorded one is freed like any other.
-        local::increment(seen);
-    }
     if FULL
         && old != 0
         && let Some((state, _)) = known().or_else(registered)

@@ -1,5 +1,5 @@
-//! The quick way of the functions that programs call all the time, where a sample is recorded: most calls are counted and go on
-//! to the next definition, and everything else comes to where the entry leads, as if nothing had been done.
+//! The quick way of the functions that programs call all the time, where a sample is recorded: most allocations are counted and go on
+//! to the next definition, most frees go on, and everything else comes to where the entry leads, as if nothing had been done.
 //!
 //! In assembly, because each instruction shows: a program of small objects calls these every 20 ns. A compiler saves
 //! registers for the rare way before it knows that it is not taken.
@@ -19,7 +19,6 @@ use crate::thread::State;
 pub(super) const ROW: usize = State::ROW_AT;
 pub(super) const COUNTDOWN: usize = State::COUNTDOWN_AT;
 pub(super) const SEEN_ALLOC: usize = offset_of!(ThreadRow, seen) + 8 * Class::HostAlloc as usize;
-pub(super) const SEEN_FREE: usize = offset_of!(ThreadRow, seen) + 8 * Class::HostFree as usize;
 
 /// The whole entry of an allocation: `$bytes` holds its size once `$before` has run, which may go to 2, the long way. `$next` and `$long`
 /// are where the two ways jump to, in words of `$operand`.
@@ -29,9 +28,9 @@ macro_rules! allocation {
             $($before,)*
             "mov rcx, qword ptr [rip + gputrace_sampled@GOTTPOFF]",
             "mov rcx, qword ptr fs:[rcx]",
-            "test rcx, rcx",
-            "je 2f",
             "mov r8, qword ptr [rcx + {row}]",
+            "test r8, r8",
+            "je 2f",
             concat!("sub qword ptr [rcx + {countdown}], ", $bytes),
             "jbe 3f", // unsigned: half of all memory and more is longer than any distance, too
             "inc qword ptr [r8 + {seen}]",
@@ -48,30 +47,23 @@ macro_rules! allocation {
 }
 pub(super) use allocation;
 
-/// The whole entry of free: [`crate::tracked::may_be`] says whether the block may have been recorded. The filter's address stands beside the
-/// thread's state: see [`crate::tls`].
+/// The whole entry of free: [`crate::tracked::may_be`] says whether the block may have been recorded. One that was not is nobody's business: its
+/// free is not counted, and needs no state.
 macro_rules! free {
     ($next:literal, $long:literal, $($operand:tt)*) => {
         core::arch::naked_asm!(
-            "mov r8, qword ptr [rip + gputrace_sampled@GOTTPOFF]",
-            "mov rax, qword ptr fs:[r8]",
-            "test rax, rax",
+            "mov rcx, qword ptr [rip + {filter}]",
+            "test rcx, rcx",
             "je 2f",
-            "mov ecx, edi",
-            "shr ecx, {cell_bits}",
-            "add rcx, qword ptr fs:[r8 + 8]",
-            "cmp byte ptr [rcx], 0",
+            "mov eax, edi",
+            "shr eax, {cell_bits}",
+            "cmp byte ptr [rcx + rax], 0",
             "jne 2f",
-            "mov rax, qword ptr [rax + {row}]",
-            "test rax, rax",
-            "je 2f",
-            "inc qword ptr [rax + {seen}]",
             concat!("jmp ", $next),
             concat!("2: jmp ", $long),
             quick::whole_lines!(),
             cell_bits = const tracked::CELL_BITS,
-            row = const quick::ROW,
-            seen = const quick::SEEN_FREE,
+            filter = sym tracked::FILTER,
             $($operand)*
         )
     };

@@ -14,7 +14,7 @@ use core::slice;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::interpose::elf;
-use crate::{sampling, sys, tls};
+use crate::{sampling, sys, tls, tracked};
 
 /// Bytes of an entry, which begins a cache line and so lies in one page.
 const BYTES: usize = 64;
@@ -26,12 +26,21 @@ const BY_WORD_BYTES: usize = 6;
 /// `jmp ...`, and `nop`, which makes it as long.
 const JUMP: u8 = 0xe9;
 const NOTHING: u8 = 0x90;
-/// `mov ..., qword ptr [rip + ...]`, and the prefix of what reads a thread's storage.
+/// `mov ..., qword ptr [rip + ...]`, where the registers are 64 bits wide.
+const WIDE: u8 = 0x48;
 const LOAD: u8 = 0x8b;
 const LOAD_BYTES: usize = 7;
+/// Into `rcx`, and what follows where that may be null: `test rcx, rcx`, `je ...`.
+const INTO_RCX: u8 = 0x0d;
+const TEST_RCX: [u8; 4] = [WIDE, 0x85, 0xc9, 0x74];
+/// `mov rcx, ...`, a number of 64 bits.
+const NUMBER: u8 = 0xb9;
+/// The prefix of what reads a thread's storage, and the bytes that say that a number of 32 bits and no register is its place.
 const THREAD: u8 = 0x64;
-/// `mov ..., ...`: a number of 32 bits, with its sign.
-const NUMBER: u8 = 0xc7;
+const PLACE: [u8; 2] = [0o004, 0x25];
+/// Prefixes that say what is so anyway, and make an instruction longer: as linkers use them.
+const DATA: u8 = 0x66;
+const CODE: u8 = 0x2e;
 
 /// An entry whose next definition is known.
 pub(super) struct Entry {
@@ -84,16 +93,24 @@ impl Entry {
                         self.jump(code, at, found);
                     }
                 }
-                Some([width @ (0x48 | 0x4c), LOAD, register, _, _, _, _, THREAD, ..]) if register & 0o307 == 0o005 => {
-                    let (width, register) = (0x48 | *width >> 2 & 1, 0o300 | *register >> 3 & 7);
+                Some([WIDE, LOAD, register, _, _, _, _, THREAD, WIDE, LOAD, ..]) if register & 0o307 == 0o005 => {
+                    all = !sampling::is_sampling();
+                    let into = *register & 0o070;
                     // SAFETY: the entry itself reads the word: nothing else stands before what reads a thread's storage.
                     let offset = unsafe { *(self.behind(code, at, LOAD_BYTES) as *const isize) };
-                    match i32::try_from(offset) {
-                        Ok(number) if offset == tls::sampled_offset() && sampling::is_sampling() => {
-                            put(code, at, &[width, NUMBER, register]);
-                            put(code, at + 3, &number.to_le_bytes());
-                        }
-                        _ => all = !sampling::is_sampling(),
+                    if offset == tls::sampled_offset()
+                        && let Ok(number) = i32::try_from(offset)
+                    {
+                        put(code, at, &[DATA, DATA, THREAD, WIDE, LOAD, into | PLACE[0], PLACE[1]]);
+                        put(code, at + 7, &number.to_le_bytes());
+                    }
+                }
+                Some([WIDE, LOAD, INTO_RCX, _, _, _, _, test @ ..]) if test.starts_with(&TEST_RCX) => {
+                    all = !sampling::is_sampling();
+                    let filter = tracked::FILTER.load(Ordering::Relaxed);
+                    if self.behind(code, at, LOAD_BYTES) == tracked::FILTER.as_ptr() as usize && !filter.is_null() {
+                        put(code, at, &[CODE, CODE, WIDE, NUMBER]);
+                        put(code, at + 4, &(filter as usize).to_le_bytes());
                     }
                 }
                 _ => {}
