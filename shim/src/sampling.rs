@@ -1,7 +1,7 @@
 //! Which allocations are recorded.
 //!
 //! Allocations are points on a line of bytes; samples fall on that line as a Poisson process with a mean distance of
-//! 512 KiB. An allocation of `s` bytes is recorded if at least one sample falls into it, with probability
+//! 1 MiB, or what was asked for. An allocation of `s` bytes is recorded if at least one sample falls into it, with probability
 //! 1 - exp(-s/mean), so sums over recorded blocks of s / (1 - exp(-s/mean)) are unbiased. The distance to the next
 //! sample is drawn anew each time (the process has no memory), so a thread keeps one number, its countdown.
 //!
@@ -20,7 +20,7 @@ use gputrace_abi::shed::Shed;
 use crate::thread::State;
 use crate::{session, tracked};
 
-const DEFAULT_MEAN_BYTES: u64 = 512 << 10;
+const DEFAULT_MEAN_BYTES: u64 = 1 << 20;
 
 static MODE: AtomicU32 = AtomicU32::new(malloc_mode::OFF);
 static MEAN_BYTES: AtomicU64 = AtomicU64::new(0);

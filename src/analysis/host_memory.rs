@@ -26,7 +26,7 @@ impl Analysis for HostMemory {
 
     fn explain(&self) -> Explain {
         Explain {
-            definition: "malloc's and free's family. By default one allocation per 512 KiB on average is recorded (Poisson by \
+            definition: "malloc's and free's family. By default one allocation per MiB on average is recorded (Poisson by \
                 bytes), and stands for weight_bytes = bytes / (1 - exp(-bytes / mean)). Allocated, rate, live and the sizes \
                 are sums of weights: estimates without bias. Live is what was allocated in the trace and not freed, of a part of a \
                 trace (--from, --range, --steps) also what was allocated before it; allocated, rate and sizes are of the part. In full \
