@@ -138,10 +138,19 @@ pub(super) fn per_step(facts: &Facts<'_>, process_id: i64, steady: f64) -> Optio
 
 /// Two standard deviations of an estimate, in percent of it; not known where events were lost or removed.
 pub(super) fn error_percent(facts: &Facts<'_>, amount: Amount) -> Value {
-    let dropped = loss::Loss::of(facts, &[TableId::HostMemory]).is_some_and(|loss| loss.dropped > 0);
-    let lost = dropped || is_removed(facts);
-    let known = !lost && amount.bytes >= LEAST_BYTES;
+    let known = has_errors(facts) && amount.bytes >= LEAST_BYTES;
     known.then(|| 100.0 * amount.error_bytes() / amount.bytes).into()
+}
+
+/// The same in bytes.
+pub(super) fn error_bytes(facts: &Facts<'_>, amount: Amount) -> Value {
+    has_errors(facts).then(|| amount.error_bytes()).into()
+}
+
+/// Whether estimates have an error that is known: not where events were lost or removed.
+fn has_errors(facts: &Facts<'_>) -> bool {
+    let dropped = loss::Loss::of(facts, &[TableId::HostMemory]).is_some_and(|loss| loss.dropped > 0);
+    !dropped && !is_removed(facts)
 }
 
 /// Whether old rows of malloc were removed to keep to a limit.

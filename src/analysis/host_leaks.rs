@@ -221,7 +221,8 @@ fn at_end(facts: &Facts<'_>, all: &[OfStack<'_>]) -> Table {
     ];
     by_stack::table(facts, all, ["by_stack", "Live at the end, by stack"], &COLUMNS, |of| {
         let live = of.stack.live;
-        [live.bytes.into(), live.error_bytes().into(), percent(live.bytes, of.process.live.bytes), whole(live.blocks)]
+        let error = by_stack::error_bytes(facts, live);
+        [live.bytes.into(), error, percent(live.bytes, of.process.live.bytes), whole(live.blocks)]
     })
 }
 

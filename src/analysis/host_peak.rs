@@ -132,7 +132,7 @@ fn at_peak(facts: &Facts<'_>, all: &[OfStack<'_>]) -> Table {
         let amount = of.stack.at_peak(of.process);
         [
             amount.bytes.into(),
-            amount.error_bytes().into(),
+            by_stack::error_bytes(facts, amount),
             percent(amount.bytes, of.process.peak.bytes),
             whole(amount.blocks),
             by_stack::bytes(of.stack.live.bytes),
@@ -144,7 +144,7 @@ fn at_peak(facts: &Facts<'_>, all: &[OfStack<'_>]) -> Table {
 mod tests {
     use serde_json::json;
 
-    use gputrace_collectors::manifest::{HookBudget, HostMemory, ShedPart};
+    use gputrace_collectors::manifest::{Count, HookBudget, HostMemory, ShedPart};
 
     use super::super::section::Value;
     use super::*;
@@ -175,6 +175,12 @@ mod tests {
         assert_eq!(row(1), ["data.py:31 load".into(), 1e6.into(), 1e6.into(), 0.0.into()]);
         assert_eq!(section.cell("by_stack", 0, "stack"), &Value::from("model /home/u/model.py:7"));
         assert_eq!(section.tables.len(), 1);
+        // Where events were lost nobody knows what is missing.
+        let count = Count { seen: 6, recorded: 5, dropped: 1, ..Count::default() };
+        trace.manifest.as_mut().unwrap().processes[0].accounting.insert("host_alloc".to_owned(), count);
+        let section = trace.section(&HostPeak);
+        assert_eq!(section.get("error_percent"), &Value::Missing);
+        assert_eq!(section.cell("by_stack", 1, "error_bytes"), &Value::Missing);
     }
 
     #[test]
