@@ -288,6 +288,12 @@ mod tests {
         }
         assert_eq!((parse_size("1.5G"), parse_size("3.6MiB")), (Ok(3 << 29), Ok(3_774_874)));
         assert!(parse_seconds("-1").is_err() && parse_seconds("soon").is_err());
+        // What begins with a dash is a wrong size, and no option that nobody knows.
+        for line in ["--max-size -1M", "--segment-memory -4K", "--max-age -1h"] {
+            let words = with_default_subcommand(arguments(&format!("gputrace {line} -- true"))).unwrap();
+            let error = Cli::try_parse_from(words).unwrap_err().to_string();
+            assert!(error.contains("invalid value '-") && error.contains("such as"), "{error}");
+        }
     }
 
     #[test]

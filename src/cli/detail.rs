@@ -36,7 +36,7 @@ pub(crate) struct DetailArgs {
     ///
     /// Where they take more, less than was asked for is kept before it, and the summary says how much. 256M unless told.
     /// Example: --flight-recorder-memory 1G
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
     pub(crate) flight_recorder_memory: Option<u64>,
 
     /// A wait for the GPU that took more than so many times what is usual is something that happens, too
@@ -59,14 +59,14 @@ pub(crate) struct DetailArgs {
     /// With ms, s or m, in seconds without. While a program starts its kernels are new one after another; of those that come together
     /// later (a validation, say) the first one counts. Kernels of graphs show where the GPU's work is recorded (--gpu-time full). Goes
     /// with --flight-recorder and --detail triggered. Example: --dump-new-kernel 60s
-    #[arg(long, value_name = "TIME", value_parser = parse_idle, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", value_parser = parse_idle, allow_hyphen_values = true)]
     pub(crate) dump_new_kernel: Option<Duration>,
 
     /// A GPU that was busy and has run nothing for so long is something that happens, too: with ms, s or m, in seconds without
     ///
     /// As NVML says, --counters times a second; once, until it is busy again. The recorder should hold more than that. Goes with
     /// --flight-recorder and --detail triggered. Example: --dump-gpu-idle 10s
-    #[arg(long, value_name = "TIME", value_parser = parse_idle, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", value_parser = parse_idle, allow_hyphen_values = true)]
     pub(crate) dump_gpu_idle: Option<Duration>,
 }
 

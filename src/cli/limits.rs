@@ -11,20 +11,20 @@ pub(crate) struct LimitArgs {
     ///
     /// Beyond it the oldest sealed files are removed, single events before sums; summary, report and manifest say from when to when
     /// that was. Example: --max-size 20G
-    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_size, allow_hyphen_values = true)]
     pub(crate) max_size: u64,
 
     /// How long anything stays in the trace while it is recorded: with s, m, h or d, in seconds without
     ///
     /// Files whose newest row is older are removed, those of rollups too. Names, stacks and rows of processes stay: the rest means
     /// nothing without them. What is left when the run ends stays. Example: --max-age 30d
-    #[arg(long, value_name = "TIME", value_parser = parse_age, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", value_parser = parse_age, allow_hyphen_values = true)]
     pub(crate) max_age: Option<Duration>,
 
     /// How long single events stay in the trace while it is recorded; their sums in rollups stay longer
     ///
     /// Files of calls, kernels and ranges whose newest row is older are removed. Example: --keep-detail 24h --max-age 30d
-    #[arg(long, value_name = "TIME", value_parser = parse_age, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", value_parser = parse_age, allow_hyphen_values = true)]
     pub(crate) keep_detail: Option<Duration>,
 }
 

@@ -60,7 +60,7 @@ pub(crate) struct RecordArgs {
     /// Shared memory for the events of one process, in bytes or with K, M, G (powers of 1024)
     ///
     /// It bounds how long the collector may be kept from running without loss. No process has less than 3.6M. Example: --segment-memory 64M
-    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_size, allow_hyphen_values = true)]
     pub(crate) segment_memory: u64,
 
     /// How driver calls are reached: auto, symbols or inline
