@@ -224,7 +224,7 @@ pub struct Stacks {
 pub struct Cost {
     /// Time to record one driver event, measured when the process started, ns.
     pub event_ns: Option<f64>,
-    /// Time that a malloc or free takes longer which is sampled out, or summed up in the process, ns.
+    /// Time that a malloc takes longer which is sampled out, with its free, or that each of the two does where they are summed up in the process, ns.
     pub malloc_ns: Option<f64>,
     /// Time that a launch takes which is only counted, ns; missing where none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -240,7 +240,7 @@ pub struct Cost {
     /// Time that threads waited for room in their rings (`--on-full block`), ns; missing when none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited_ns: Option<f64>,
-    /// events x event_ns + calls of malloc's family x malloc_ns + launches only counted x counted_ns + graphs_ns + stacks_ns + waited_ns, ns; missing when neither of the
+    /// events x event_ns + sampled out or summed up calls of malloc's family x malloc_ns + launches only counted x counted_ns + graphs_ns + stacks_ns + waited_ns, ns; missing when neither of the
     /// first two was measured.
     pub total_ns: Option<f64>,
 }

@@ -145,7 +145,7 @@ pub struct Header {
     pub shared_lock: AtomicU32,
     /// Measured cost of recording one driver event, in 1/256 ticks; 0 when not measured.
     pub event_cost: AtomicU64,
-    /// Measured cost of one sampled-out malloc or free, in 1/256 ticks.
+    /// Measured cost of one sampled-out malloc with its free, or of each of the two where short lives are summed up, in 1/256 ticks.
     pub malloc_cost: AtomicU64,
     /// Ticks when the collector last looked.
     pub heartbeat: AtomicU64,
