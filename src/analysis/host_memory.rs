@@ -4,10 +4,12 @@ use gputrace_collectors::schema::TableId;
 
 use super::by_stack::{self, is_removed};
 use super::loss::{self, Loss};
-use super::passes::host_memory::{ProcessHost, SIZES, smallest};
-use super::section::{Column, Section, Table, Unit, Value, column, percent};
+use super::passes::host_memory::ProcessHost;
+use super::section::{Column, Section, Table, Unit, Value, column};
 use super::{Analysis, Explain, Facts, Metric, Need, pinned};
 use crate::render::{duration, share};
+
+mod sizes;
 
 /// The analysis.
 pub(crate) struct HostMemory;
@@ -40,7 +42,7 @@ impl Analysis for HostMemory {
                 removed (--max-size, --max-age, --keep-detail): the share is that of the events whose rows are here.",
             unit: "bytes, bytes/s; in text powers of 1024. The error is two standard deviations of the allocated bytes, in \
                 percent of them.",
-            limits: "Numbers of allocations are estimates with a larger error than bytes, most of all for small sizes. \
+            limits: "Numbers of allocations are estimates with a larger error than bytes, most of all where small ones are many. \
                 Memory from mmap (without --mmap), from the stack and from allocators that do not call malloc is not seen. Resident memory is read \
                 once a second. Mapped memory that was never touched is not resident, and reserved addresses are not counted; an unmap of \
                 these takes from what is mapped. Lines are in host-allocations, host-peak and host-leaks.",
@@ -68,6 +70,7 @@ impl Analysis for HostMemory {
             .unsteady(),
             Metric::about("error_percent", Percent, "error of the estimate: two standard deviations"),
             Metric::about("allocations", Count, "allocations of malloc, estimated").sums(&[TableId::HostMemory]),
+            Metric::about("allocations_error_percent", Percent, "error of their number: two standard deviations"),
             Metric::cost(
                 "peak_resident_bytes",
                 Bytes,
@@ -118,6 +121,8 @@ impl Analysis for HostMemory {
         section.fact("error_percent", "error of the sums (+-)", Unit::Percent, known.then_some(error));
         let title = titled("allocations", "allocations (estimate)");
         section.fact("allocations", title, Unit::Count, sum(|h| h.count).round() as i64);
+        let error = known.then(|| sizes::error_of_all(facts));
+        section.fact("allocations_error_percent", "error of their number (+-)", Unit::Percent, error);
         let resident = hosts().filter_map(|(_, h)| h.resident_peak).max_by(f64::total_cmp);
         section.fact("peak_resident_bytes", "most resident", Unit::Bytes, resident);
         let pinned = pinned::all(facts).map(|(_, pinned)| pinned.peak_bytes).max();
@@ -168,7 +173,7 @@ impl Analysis for HostMemory {
             by_stack::note_unknown_frees(&mut section, facts);
         }
         section.table(by_process(facts));
-        section.table(sizes(facts));
+        section.table(sizes::table(facts, known));
         section.table(over_time(facts));
         section
     }
@@ -250,29 +255,6 @@ fn by_process(facts: &Facts<'_>) -> Table {
     Table::new("by_process", "By process", &COLUMNS, processes(facts).into_iter().map(row).collect())
 }
 
-fn sizes(facts: &Facts<'_>) -> Table {
-    const COLUMNS: [Column; 4] = [
-        column("from_bytes", "From", Unit::BytesEach),
-        column("allocations", "Allocations", Unit::Count),
-        column("allocated_bytes", "Allocated", Unit::Bytes),
-        column("allocated_percent", "Share", Unit::Percent),
-    ];
-    let whole: f64 = facts.host_memory.processes.iter().map(|(_, h)| h.bytes).sum();
-    let mut rows = Vec::new();
-    for class in 0..SIZES {
-        let sizes = facts.host_memory.processes.iter().map(|(_, h)| h.sizes[class]);
-        let (count, bytes) = sizes.fold((0.0, 0.0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
-        if count > 0.0 {
-            rows.push(vec![smallest(class).into(), (count.round() as i64).into(), bytes.into(), percent(bytes, whole)]);
-        }
-    }
-    let title = match is_sampled(facts) {
-        true => "By size (each row up to twice its size; estimates)",
-        false => "By size (each row up to twice its size)",
-    };
-    Table::new("sizes", title, &COLUMNS, rows)
-}
-
 fn over_time(facts: &Facts<'_>) -> Table {
     const COLUMNS: [Column; 5] = [
         column("process", "Process", Unit::Text),
@@ -325,6 +307,13 @@ mod tests {
         assert_eq!(section.cell("by_process", 0, "live_at_end_bytes"), &Value::Num(8_388_608.0));
         assert_eq!(section.cell("by_process", 0, "mode"), &Value::from("sample:524288"));
         assert_eq!(section.cell("sizes", 0, "from_bytes"), &Value::Int(1024));
+        let off = |value: &Value, wanted: f64| {
+            assert!(matches!(value, Value::Num(n) if (n - wanted).abs() < 0.1), "{value:?}")
+        };
+        off(section.get("allocations_error_percent"), 199.4);
+        off(section.cell("sizes", 0, "allocations_error_percent"), 199.8);
+        off(section.cell("sizes", 0, "error_percent"), 199.8);
+        off(section.cell("sizes", 1, "error_percent"), 0.0);
         assert!(matches!(section.get("error_percent"), Value::Num(e) if (e - 11.76).abs() < 0.1), "{section:?}");
     }
 
@@ -375,6 +364,7 @@ mod tests {
         let section = trace.section(&HostMemory);
         assert_eq!((section.get("lost"), section.get("kept_percent")), (&Value::Int(3), &Value::Num(25.0)));
         assert_eq!(section.get("error_percent"), &Value::Missing);
+        assert_eq!(section.cell("sizes", 0, "error_percent"), &Value::Missing);
         assert_eq!(section.cell("by_process", 0, "lost_percent"), &Value::Num(75.0));
         assert!(section.notes[0].starts_with("3 of 4 events of malloc and free found no room"), "{:?}", section.notes);
         assert_eq!(section.cell("by_process", 0, "program"), &Value::from("python"));

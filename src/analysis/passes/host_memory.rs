@@ -28,6 +28,15 @@ pub(crate) fn smallest(class: usize) -> i64 {
     class.checked_sub(1).map_or(0, |power| 1 << power)
 }
 
+/// Allocations of some sizes, estimated.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct OfSize {
+    /// Their number and bytes.
+    pub(crate) all: Amount,
+    /// Variance of the number.
+    pub(crate) blocks_variance: f64,
+}
+
 /// Host memory of one process.
 #[derive(Debug)]
 pub(crate) struct ProcessHost {
@@ -63,8 +72,8 @@ pub(crate) struct ProcessHost {
     pub(crate) arenas_peak: Option<f64>,
     pub(crate) arenas: (u64, f64),
     pub(crate) arenas_free: (u64, f64),
-    /// Estimated allocations and bytes by class of the size.
-    pub(crate) sizes: [(f64, f64); SIZES],
+    /// Allocations by class of the size.
+    pub(crate) sizes: [OfSize; SIZES],
     /// Times that were measured: calls and their sum.
     pub(crate) timed: (u64, i64),
     /// First and last row.
@@ -93,7 +102,7 @@ impl Default for ProcessHost {
             arenas_peak: None,
             arenas: (0, 0.0),
             arenas_free: (0, 0.0),
-            sizes: [(0.0, 0.0); SIZES],
+            sizes: [OfSize::default(); SIZES],
             timed: (0, 0),
             span_ns: (i64::MAX, i64::MIN),
             parts: None,
@@ -109,8 +118,8 @@ impl ProcessHost {
         self.variance += amount.variance;
         self.count += amount.blocks;
         let size = &mut self.sizes[size_class(each)];
-        size.0 += amount.blocks;
-        size.1 += amount.bytes;
+        size.all.add(amount);
+        size.blocks_variance += amount.blocks_variance();
     }
 
     fn parts(&mut self) -> &mut Parts {
@@ -305,7 +314,8 @@ mod tests {
         }
         assert_eq!((host.count, host.bytes, host.peak), (501.0, 4_500_000.0, 4_500_000.0));
         assert!((host.error() - 2.0 * 499_499.0 / 4_500_000.0).abs() < 1e-3);
-        assert_eq!(host.sizes[size_class(1000)], (500.0, 500_000.0));
+        let size = host.sizes[size_class(1000)];
+        assert_eq!((size.all, size.blocks_variance), (Amount::of(1000, 500_000.0, 1), 500.0 * 499.0));
     }
 
     #[test]

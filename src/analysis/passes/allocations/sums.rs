@@ -93,6 +93,11 @@ impl Amount {
         self.variance -= less.variance;
     }
 
+    /// Variance of the blocks, where this is what one row stands for.
+    pub(crate) fn blocks_variance(&self) -> f64 {
+        if self.variance > 0.0 { self.blocks * (self.blocks - 1.0) } else { 0.0 }
+    }
+
     /// Samples of one size that have this error, in proportion: about those that are live. None where it is exact.
     pub(crate) fn samples(&self) -> Option<f64> {
         (self.variance > 1.0).then(|| self.bytes.max(0.0).powi(2) / self.variance)
@@ -193,6 +198,7 @@ mod tests {
         let sample = Amount::of(1000, 500_000.0, 1);
         assert_eq!((sample.blocks, sample.bytes), (500.0, 500_000.0));
         assert!((sample.error_bytes() - 2.0 * 499_499.7).abs() < 1.0);
+        assert_eq!(sample.blocks_variance(), 500.0 * 499.0);
         let mut samples = Amount::default();
         (0..7).for_each(|_| samples.add(sample));
         assert_eq!(samples.samples().map(f64::round), Some(7.0));
