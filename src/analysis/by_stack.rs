@@ -180,8 +180,8 @@ pub(super) fn note_unknown_frees(section: &mut Section, facts: &Facts<'_>) {
     let (all, unknown) = hosts.fold((0, 0), |sum, frees| (sum.0 + frees.0, sum.1 + frees.1));
     if !facts.filter.is_window() && unknown > all / FEW {
         section.note(format!(
-            "{} of {} frees are of blocks whose allocation is not in the trace: from before it, or by ways that are not recorded (an \
-             allocator's own functions, pointers to operator new, what a library's constructors allocate).",
+            "{} of {} frees are of blocks whose allocation is not known in their process: from before it was traced, in a child of fork its parent's, or by ways that \
+             are not recorded (an allocator's own functions, libc's __libc_malloc, pointers to operator new, what a library's constructors allocate).",
             crate::render::number(unknown as f64),
             crate::render::number(all as f64),
         ));
@@ -256,6 +256,7 @@ pub(crate) fn line(facts: &Facts<'_>) -> Option<String> {
     });
     let about = if asked { "" } else { "about " };
     let limits = loss::limits(facts.trace, &[TableId::HostMemory]);
+    let live = if process.live.bytes < LEAST_BYTES { 0.0 } else { process.live.bytes };
     let left = if limits.is_empty() { String::new() } else { format!(", in the rows that {limits} left") };
     let loss = facts.trace.process(*id).and_then(|process| loss::Loss::of_process(process, &[TableId::HostMemory]));
     let lost = loss.filter(|loss| loss.dropped > 0);
@@ -271,7 +272,7 @@ pub(crate) fn line(facts: &Facts<'_>) -> Option<String> {
         "malloc of {name}: {about}{} allocated, most live {}{by}, {} live at the end{left}{lost}\n",
         bytes(all),
         bytes(process.peak.bytes),
-        bytes(process.live.bytes.max(0.0)),
+        bytes(live),
     ))
 }
 

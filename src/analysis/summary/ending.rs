@@ -270,11 +270,15 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
             });
             format!(" (CUPTI about {}{more})", share(ns / wall))
         });
+        // Of many threads that wait at once it may be more than the processors have.
+        let waits = own.cost_ns.filter(|(ns, _)| own.waited_ns > ns / 2.0).map_or(String::new(), |(_, wall)| {
+            format!(" ({} of it threads that waited for room, added up)", share(own.waited_ns / wall))
+        });
         let (lost, seen) = (number(own.dropped as f64), number(own.seen as f64));
         // The account of a collector that was killed ends a while before its events did.
         let known = if trace.manifests().any(Manifest::is_cut_short) { " that are known" } else { "" };
         let uncovered = own.uncovered.len();
-        let _ = write!(out, "{whole}cost {cost}{windows}  lost {lost} of {seen}{known}  uncovered {uncovered}");
+        let _ = write!(out, "{whole}cost {cost}{windows}{waits}  lost {lost} of {seen}{known}  uncovered {uncovered}");
         if let Some(ranks) = ranks::present(content) {
             let _ = write!(out, "  ranks {ranks}");
         }

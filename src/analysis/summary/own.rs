@@ -18,6 +18,8 @@ pub(crate) struct Own {
     pub(crate) times_percent: Option<(f64, f64)>,
     /// What of it is CUPTI's in a process in which it is at work for the whole run, ns: an estimate.
     pub(crate) cupti_ns: Option<f64>,
+    /// What of it threads waited for room in their rings, all added up, ns.
+    pub(crate) waited_ns: f64,
     /// What recording may cost there, in percent of the wall time, where a budget was given, which does not bind CUPTI.
     pub(crate) budget_percent: Option<f64>,
     /// Driver functions of launch, copy, set, wait or allocation that were fetched and that no hook covers.
@@ -55,6 +57,7 @@ impl Own {
             let cost = about.cost.total_ns.map(|ns| with_times(ns) + cupti.unwrap_or(0.0));
             if let Some(ns) = cost.filter(|ns| wall > 0.0 && own.cost_ns.is_none_or(|(most, _)| *ns > most)) {
                 (own.cost_ns, own.times_percent, own.cupti_ns) = (Some((ns, wall)), times, cupti);
+                own.waited_ns = about.cost.waited_ns.unwrap_or(0.0);
                 own.budget_percent = about.budget.as_ref().map(|budget| budget.percent);
             }
             let symbols = about.coverage.uncovered.iter().map(|s| s.symbol.as_str());

@@ -291,6 +291,10 @@ fn the_time_is_the_commands_own_and_a_window_says_what_is_not_of_it() {
     let text = summary_of(&trace, &Filter::default());
     assert_eq!(lines(&text)[0], "gputrace: python train.py  exit 0  1.10 s");
     assert!(text.contains("\ncost 0.4 %"), "{text}");
+    let cost = manifest::Cost { total_ns: Some(24.6e9), waited_ns: Some(24e9), ..manifest::Cost::default() };
+    trace.manifest.as_mut().unwrap().processes[0].cost = cost;
+    let says = "\ncost 2050 % (2000 % of it threads that waited for room, added up)  lost 10 of";
+    assert!(summary(&trace).contains(says), "{}", summary(&trace));
 }
 
 #[test]
