@@ -4,7 +4,7 @@ use gputrace_abi::layout::note;
 
 use crate::manifest;
 
-const SANITIZER: &str = "malloc is not recorded: built with a sanitizer, which replaces it";
+const SANITIZER: &str = "malloc is not recorded: a sanitizer, built in or preloaded, replaces it";
 const OWN_MALLOC: &str = "malloc is not recorded: the program brings its own, as with a jemalloc that it holds, or \
     another library with a malloc is preloaded before gputrace's (put it behind)";
 

@@ -12,7 +12,7 @@ pub const OTHER_MALLOC: u32 = 8;
 pub const CONTEXTS_FULL: u32 = 16;
 /// Names of ranges, domains or categories found no room in a ring.
 pub const RANGE_NAMES_LOST: u32 = 32;
-/// Built with a sanitizer, which replaces malloc itself: malloc is not recorded.
+/// A sanitizer, built in or preloaded, replaces malloc itself: malloc is not recorded.
 pub const SANITIZER: u32 = 64;
 /// The program defines malloc itself, before every library: malloc is not recorded.
 pub const OWN_MALLOC: u32 = 128;
