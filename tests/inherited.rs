@@ -294,7 +294,8 @@ fn a_program_whose_malloc_is_not_ours_to_record_says_so_and_its_cuda_calls_are_r
     let trace = run.read();
     assert_eq!(trace.table("launches").len(), 3);
     let table = trace.table("processes");
-    for (name, says) in [("-asan", "a sanitizer, built in or preloaded"), ("own_malloc", "the program brings its own")] {
+    for (name, says) in [("-asan", "a sanitizer, built in or preloaded"), ("own_malloc", "the program brings its own")]
+    {
         let row = table.rows().find(|row| row.text("exe").ends_with(name)).expect("a row");
         assert_eq!((row.int("traced"), row.text("malloc_mode")), (1, "off"), "{name}");
         assert!(

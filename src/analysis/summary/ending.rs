@@ -278,7 +278,7 @@ pub(super) fn own_lines(content: &Content<'_>) -> String {
         // The account of a collector that was killed ends a while before its events did.
         let known = if trace.manifests().any(Manifest::is_cut_short) { " that are known" } else { "" };
         let uncovered = own.uncovered.len();
-        let _ = write!(out, "{whole}cost {cost}{windows}{waits}  lost {lost} of {seen}{known}  uncovered {uncovered}");
+        let _ = write!(out, "{whole}cost {cost}{waits}{windows}  lost {lost} of {seen}{known}  uncovered {uncovered}");
         if let Some(ranks) = ranks::present(content) {
             let _ = write!(out, "  ranks {ranks}");
         }
