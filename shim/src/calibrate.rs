@@ -62,8 +62,11 @@ fn measure(events: u64, rounds: u64) {
         let pair = culling::Pair::default();
         fastest(events, more, || (), || pair.work(&count)) / 2
     } else {
-        let look = || _ = core::hint::black_box(tracked::may_be(core::hint::black_box(0x5000)));
-        fastest(events, more, || (), || (local::increment(core::hint::black_box(&count)), look()))
+        let pair = || {
+            local::increment(core::hint::black_box(&count));
+            core::hint::black_box(tracked::may_be(core::hint::black_box(0x5000)));
+        };
+        fastest(events, more, || (), pair)
     };
     let counted = counted(&state, row, |count_one| fastest(events, rounds, || (), count_one));
     EVENT.store(event, Ordering::Relaxed);
@@ -75,7 +78,7 @@ fn measure(events: u64, rounds: u64) {
 }
 
 /// The fastest round's cost of one call, in 1/256 ticks.
-fn fastest<T>(calls: u64, rounds: u64, before: impl Fn(), call: impl Fn() -> T) -> u64 {
+fn fastest(calls: u64, rounds: u64, before: impl Fn(), call: impl Fn()) -> u64 {
     let mut best = u64::MAX;
     for _ in 0..rounds {
         before();

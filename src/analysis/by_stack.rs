@@ -125,9 +125,13 @@ pub(super) fn whole(number: f64) -> Value {
 /// Less of an estimate is nothing, and what weights that were added and taken off left of their last digits.
 const LEAST_BYTES: f64 = 0.5;
 
+fn beyond_rounding(bytes: f64) -> f64 {
+    if bytes < LEAST_BYTES { 0.0 } else { bytes }
+}
+
 /// Bytes; what rows of several threads brought in another order is none.
 pub(super) fn bytes(bytes: f64) -> Value {
-    Value::from(if bytes < LEAST_BYTES { 0.0 } else { bytes })
+    Value::from(beyond_rounding(bytes))
 }
 
 /// A part of a quantity in each steady step of a process, where there are steps.
@@ -256,7 +260,6 @@ pub(crate) fn line(facts: &Facts<'_>) -> Option<String> {
     });
     let about = if asked { "" } else { "about " };
     let limits = loss::limits(facts.trace, &[TableId::HostMemory]);
-    let live = if process.live.bytes < LEAST_BYTES { 0.0 } else { process.live.bytes };
     let left = if limits.is_empty() { String::new() } else { format!(", in the rows that {limits} left") };
     let loss = facts.trace.process(*id).and_then(|process| loss::Loss::of_process(process, &[TableId::HostMemory]));
     let lost = loss.filter(|loss| loss.dropped > 0);
@@ -272,7 +275,7 @@ pub(crate) fn line(facts: &Facts<'_>) -> Option<String> {
         "malloc of {name}: {about}{} allocated, most live {}{by}, {} live at the end{left}{lost}\n",
         bytes(all),
         bytes(process.peak.bytes),
-        bytes(live),
+        bytes(beyond_rounding(process.live.bytes)),
     ))
 }
 

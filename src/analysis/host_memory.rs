@@ -103,7 +103,7 @@ impl Analysis for HostMemory {
             loss::note(&mut section, facts, "events of malloc and free", TableId::HostMemory);
             return section;
         }
-        let error = if bytes > 0.0 { 200.0 * sum(|h| h.variance).sqrt() / bytes } else { 0.0 };
+        let error = sizes::error_percent(sum(|h| h.variance), bytes);
         let loss = Loss::of(facts, &[TableId::HostMemory]);
         let removed = is_removed(facts);
         let kept = loss.and_then(|loss| kept(facts, loss, hosts().map(|(_, host)| host.events).sum()));

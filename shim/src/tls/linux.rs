@@ -21,7 +21,7 @@ core::arch::global_asm!(
     ".size gputrace_thread_state, 8",
     "gputrace_thread_state:",
     ".zero 8",
-    // The same where malloc is sampled and there is a filter for frees, else the address of nothing but a null row: the quick way of malloc's
+    // The same where malloc is sampled and the thread has a row, else the address of nothing but a null row: the quick way of malloc's
     // entries has one thing to ask.
     ".hidden gputrace_sampled",
     ".globl gputrace_sampled",

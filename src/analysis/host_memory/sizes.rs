@@ -16,7 +16,7 @@ fn of_class(facts: &Facts<'_>, class: usize) -> OfSize {
 }
 
 /// Two standard deviations, in percent.
-fn error_percent(variance: f64, of: f64) -> f64 {
+pub(super) fn error_percent(variance: f64, of: f64) -> f64 {
     if of > 0.0 { 200.0 * variance.max(0.0).sqrt() / of } else { 0.0 }
 }
 
