@@ -11,6 +11,7 @@ the ratios to the run alone of the same turn with its quartiles, and their mean 
 --own tells the processor time that programs of Python themselves took, and not how long it was until whatever records it had ended as well.
 --at-once tells it too, of these programs alone, of all ways of a round at once, on the last processor, which goes from one to the next every few ms, with what records them on the
 others: what else the machine does meets all alike, at the price of caches that are never quite one's own. "alone again" says what the noise is then.
+Not for "full, culled": a block lives as many times longer there as ways share the processor, so that most are older than what is culled.
 A program of Python has a few variables more in its environment each time, of other lengths: what Python makes of them is the first that lies in
 its heap, and where all that follows lies in pages and lines of cache makes a percent, which every run of a way would share.
 """

@@ -1,5 +1,5 @@
-/* Tells of malloc, free and calloc whether their code jumps to libc's functions and loads nothing before, or goes by words that it reads, and
- * whether any code can be written to; then allocates and frees 1,000 blocks of 35,001 bytes. With DENIED it does so where no page may be both written and run, as systemd's
+/* Tells of malloc, free and calloc whether their code jumps to libc's functions and loads nothing before, or goes by words that it reads (where
+ * short lives are summed up, that of what it leads to), and whether any code can be written to; then allocates and frees 1,000 blocks of 35,001 bytes. With DENIED it does so where no page may be both written and run, as systemd's
  * MemoryDenyWriteExecute has it.
  */
 #define _GNU_SOURCE
@@ -34,12 +34,16 @@ static void deny(void) {
     }
 }
 
-static int jumps_to(const unsigned char *code, uintptr_t to) {
-    for (int at = 0; at + 5 <= 64; at++) {
-        int32_t away;
-        memcpy(&away, code + at + 1, 4);
-        if (code[at] == 0xe9 && (uintptr_t)code + at + 5 + away == to) return 1;
-    }
+/* Where a jump or call leads. */
+static uintptr_t led(const unsigned char *code) {
+    int32_t away;
+    memcpy(&away, code + 1, 4);
+    return *code == 0xe9 || *code == 0xe8 ? (uintptr_t)code + 5 + away : 0;
+}
+
+static int jumps_to(const unsigned char *code, int bytes, uintptr_t to) {
+    for (int at = 0; at + 5 <= bytes; at++)
+        if (led(code + at) == to) return 1;
     return 0;
 }
 
@@ -48,6 +52,13 @@ static int loads(const unsigned char *code) {
     for (int at = 0; *code != 0xe9 && at + 7 <= 64; at++)
         if ((code[at] & 0xfb) == 0x48 && code[at + 1] == 0x8b && (code[at + 2] & 0xc7) == 0x05) return 1;
     return 0;
+}
+
+/* What sums up short lives reads where its table is, but not where the thread's words are. */
+static int is_straight(const unsigned char *code, uintptr_t to) {
+    if (!getenv("GPUTRACE_CULL")) return jumps_to(code, 64, to) && !loads(code);
+    const unsigned char *other = (const unsigned char *)(*code == 0xe9 ? led(code) : 0);
+    return other && jumps_to(other, 256, to) && !loads(other);
 }
 
 int main(int count, char **words) {
@@ -63,7 +74,7 @@ int main(int count, char **words) {
     const char *names[] = {"malloc", "free", "calloc"};
     for (int n = 0; n < 3; n++) {
         const unsigned char *code = dlsym(RTLD_NEXT, names[n]);
-        int straight = jumps_to(code, (uintptr_t)dlsym(libc, names[n])) && !loads(code);
+        int straight = is_straight(code, (uintptr_t)dlsym(libc, names[n]));
         printf("%s: %s\n", names[n], straight ? "to libc" : "by a word");
     }
     FILE *maps = fopen("/proc/self/maps", "r");

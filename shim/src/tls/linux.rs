@@ -109,15 +109,16 @@ pub(crate) fn set(state: Option<&'static State>) {
     }
 }
 
-/// How far what the quick way of malloc's entries asks lies from the thread register, the same for all threads.
+/// How far what the quick ways of malloc's entries ask lies from the thread register, the same for all threads: the state, and the same where
+/// malloc is sampled.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn sampled_offset() -> isize {
+pub(crate) fn offsets() -> [isize; 2] {
     let own: isize;
     // SAFETY: reads the thread's own base address, which stands there.
     unsafe {
         core::arch::asm!("mov {own}, qword ptr fs:[0]", own = out(reg) own, options(nostack, pure, readonly, preserves_flags));
     }
-    (place().wrapping_add(1) as isize).wrapping_sub(own)
+    [0, 1].map(|word| (place().wrapping_add(word) as isize).wrapping_sub(own))
 }
 
 /// What the entry of the hook that is running noted about its caller: see [`entry`].

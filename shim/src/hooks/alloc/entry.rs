@@ -15,7 +15,7 @@ use gputrace_abi::layout::malloc_mode;
 
 use super::{calls, culled, maps};
 #[cfg(target_arch = "x86_64")]
-use super::{quick, straight};
+use super::{quick, short, straight};
 use crate::interpose::elf;
 #[cfg(target_arch = "x86_64")]
 use crate::tracked;
@@ -114,10 +114,11 @@ macro_rules! entries {
 
                 /// The entry, where it leads on and not to [`first`].
                 #[cfg(target_arch = "x86_64")]
-                pub(super) fn known() -> Option<straight::Entry> {
+                pub(in super::super) fn known() -> Option<straight::Entry> {
                     let (next, target) = (own(&NEXT), own(&TARGET));
                     let known = !core::ptr::eq(target.load(Ordering::Relaxed), first as *mut ());
-                    known.then_some(straight::Entry { code: super::$name as *const () as usize, next, target })
+                    let code = super::$name as *const () as usize;
+                    known.then_some(straight::Entry { code, bytes: straight::BYTES, next, target: Some(target) })
                 }
 
                 /// Leads the entry to where the mode wants it, if the next definition is known.
@@ -170,7 +171,8 @@ macro_rules! entries {
         /// The mode is known, and stays.
         #[cfg(target_arch = "x86_64")]
         pub(crate) fn straighten_all() {
-            straight::write([$($name::known()),*].into_iter().flatten());
+            let short = if culling::is_wanted() { short::entries() } else { [const { None }; 3] };
+            straight::write([$($name::known()),*].into_iter().chain(short).flatten());
         }
     };
 }

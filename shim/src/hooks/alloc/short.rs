@@ -9,7 +9,7 @@
 
 use gputrace_abi::pending::{BEATS, CALLOC, MALLOC, MOST_BYTES, SIZES, fixed, owner, sized, stamp};
 
-use super::{culled, entry};
+use super::{culled, entry, straight};
 use crate::culling;
 use crate::thread::State;
 
@@ -20,6 +20,7 @@ macro_rules! allocation {
     ($name:ident, $function:ident, $bytes:literal $(, $before:literal)*) => {
         /// As the program calls it.
         #[unsafe(naked)]
+        #[unsafe(link_section = ".text.gputrace_short")]
         pub(super) unsafe extern "C" fn $name() {
             core::arch::naked_asm!(
                 ".cfi_startproc",
@@ -39,20 +40,17 @@ macro_rules! allocation {
                 "test r9, r9",
                 "js 2f", // UNKNOWN
                 concat!("lea r9, [r9 + ", $bytes, " + {sized}]"),
-                "push rcx",
-                ".cfi_adjust_cfa_offset 8",
                 "push r9",
                 ".cfi_adjust_cfa_offset 8",
-                "sub rsp, 8",
-                ".cfi_adjust_cfa_offset 8",
                 "call qword ptr [rip + {next} + {at}]",
-                "add rsp, 8",
-                ".cfi_adjust_cfa_offset -8",
                 "pop r9",
                 ".cfi_adjust_cfa_offset -8",
-                "pop rcx",
-                ".cfi_adjust_cfa_offset -8",
                 "test rax, rax",
+                "je 3f",
+                // Once more: a signal handler may have forked meanwhile.
+                "mov rcx, qword ptr [rip + gputrace_thread_state@GOTTPOFF]",
+                "mov rcx, qword ptr fs:[rcx]",
+                "test rcx, rcx",
                 "je 3f",
                 "cmp qword ptr [rcx + {counts}], 0",
                 "je 3f",
@@ -85,6 +83,7 @@ macro_rules! allocation {
                 "jmp {late}",
                 "2: jmp {long}",
                 ".cfi_endproc",
+                ".p2align 8",
                 counts = const COUNTS,
                 held = const State::HELD_AT,
                 paused = const State::PAUSED,
@@ -105,12 +104,25 @@ macro_rules! allocation {
     };
 }
 
+/// These, where the functions that they pass calls on to are known: [`straight`] writes what they read into them, too.
+pub(super) fn entries() -> [Option<straight::Entry>; 3] {
+    let of = |known: Option<straight::Entry>, code: usize| {
+        known.map(|entry| straight::Entry { code, bytes: straight::SHORT_BYTES, target: None, ..entry })
+    };
+    [
+        of(entry::malloc::known(), malloc as *const () as usize),
+        of(entry::calloc::known(), calloc as *const () as usize),
+        of(entry::free::known(), free as *const () as usize),
+    ]
+}
+
 allocation!(malloc, MALLOC, "rdi");
 // The product's upper half replaces no argument: rdx is the third, and calloc has two.
 allocation!(calloc, CALLOC, "rax", "mov rax, rdi", "mul rsi", "jo 2f");
 
 /// As the program calls it.
 #[unsafe(naked)]
+#[unsafe(link_section = ".text.gputrace_short")]
 pub(super) unsafe extern "C" fn free() {
     core::arch::naked_asm!(
         "mov rax, qword ptr [rip + gputrace_thread_state@GOTTPOFF]",
@@ -169,6 +181,7 @@ pub(super) unsafe extern "C" fn free() {
         "inc qword ptr [rdx + 8 * rax + {pairs}]",
         "jmp qword ptr [rip + {next} + {at}]",
         "2: jmp {long}",
+        ".p2align 8",
         counts = const COUNTS,
         slot_bits = const fixed::SLOT_BITS,
         spread = const fixed::SPREAD as i32,
