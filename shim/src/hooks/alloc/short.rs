@@ -40,18 +40,22 @@ macro_rules! allocation {
                 "test r9, r9",
                 "js 2f", // UNKNOWN
                 concat!("lea r9, [r9 + ", $bytes, " + {sized}]"),
+                "push rcx",
+                ".cfi_adjust_cfa_offset 8",
                 "push r9",
                 ".cfi_adjust_cfa_offset 8",
+                "sub rsp, 8",
+                ".cfi_adjust_cfa_offset 8",
                 "call qword ptr [rip + {next} + {at}]",
+                "add rsp, 8",
+                ".cfi_adjust_cfa_offset -8",
                 "pop r9",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rcx",
                 ".cfi_adjust_cfa_offset -8",
                 "test rax, rax",
                 "je 3f",
-                // Once more: a signal handler may have forked meanwhile.
-                "mov rcx, qword ptr [rip + gputrace_thread_state@GOTTPOFF]",
-                "mov rcx, qword ptr fs:[rcx]",
-                "test rcx, rcx",
-                "je 3f",
+                // That state: a child that a signal handler forked meanwhile may have another one, of which what is known is not true.
                 "cmp qword ptr [rcx + {counts}], 0",
                 "je 3f",
                 // The place: see `Place::of`.
