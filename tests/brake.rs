@@ -35,7 +35,10 @@ fn a_command_that_faults_twice_runs_untraced_with_its_own_end_until_the_brake_is
         assert_eq!(braked.text(), "here\n");
         let [line] = &braked.stderr.lines().collect::<Vec<_>>()[..] else { panic!("{}", braked.stderr) };
         assert!(line.contains("died twice soon after its start while it was traced (SIGSEGV, SIGABRT)"), "{line}");
-        assert!(line.ends_with("runs untraced; gputrace doctor --clear-brake traces it again"), "{line}");
+        assert!(
+            line.ends_with("runs untraced, without a trace; gputrace doctor --clear-brake traces it again"),
+            "{line}"
+        );
         assert!(!braked.trace.exists());
     }
     let asked = doctor(&scratch, &[]);

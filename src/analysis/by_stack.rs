@@ -192,15 +192,26 @@ pub(super) fn note_unknown_frees(section: &mut Section, facts: &Facts<'_>) {
     }
 }
 
-/// Says where the beginnings of blocks are told late, so that more stand side by side than did.
-pub(super) fn note_early_starts(section: &mut Section, facts: &Facts<'_>) {
+/// Whether beginnings of blocks are told late, so that more stand side by side than did.
+pub(super) fn begins_early(facts: &Facts<'_>) -> bool {
     let early = |manifest: &Manifest| manifest.host_memory.cull_ns.is_some() && !manifest.host_memory.stacks;
-    if facts.trace.manifests().any(early) {
+    facts.trace.manifests().any(early)
+}
+
+/// Says so.
+pub(super) fn note_early_starts(section: &mut Section, facts: &Facts<'_>) {
+    if begins_early(facts) {
         section.note(
-            "With --cull and without stacks the beginnings of blocks below a KiB are up to 5 ms early: where many are replaced within \
-             that time the peak has both the old ones and the new. The errors are without that.",
+            "With --cull and without stacks the beginnings of blocks below a KiB are early, by up to 5 ms and more where the collector had to \
+             wait: where threads replace many within that time the peak has both the old ones and the new, and may be many times too high. \
+             Without --cull, or with stacks, it is exact.",
         );
     }
+}
+
+/// The error of a peak: not known where that is a bound.
+pub(super) fn of_peak(facts: &Facts<'_>, error: Value) -> Value {
+    if begins_early(facts) { Value::Missing } else { error }
 }
 
 /// Says where samples were made rare to keep to a budget, and what that means for what lives.
@@ -259,6 +270,7 @@ pub(crate) fn line(facts: &Facts<'_>) -> Option<String> {
         format!(" ({} by {})", share(part / process.peak.bytes.max(1.0)), site.short())
     });
     let about = if asked { "" } else { "about " };
+    let bound = if begins_early(facts) { " or less" } else { "" };
     let limits = loss::limits(facts.trace, &[TableId::HostMemory]);
     let left = if limits.is_empty() { String::new() } else { format!(", in the rows that {limits} left") };
     let loss = facts.trace.process(*id).and_then(|process| loss::Loss::of_process(process, &[TableId::HostMemory]));
@@ -272,7 +284,7 @@ pub(crate) fn line(facts: &Facts<'_>) -> Option<String> {
         (Some(program), many) => format!("{program} ({}, of {many} processes that with most live)", facts.label(*id)),
     };
     Some(format!(
-        "malloc of {name}: {about}{} allocated, most live {}{by}, {} live at the end{left}{lost}\n",
+        "malloc of {name}: {about}{} allocated, most live {}{bound}{by}, {} live at the end{left}{lost}\n",
         bytes(all),
         bytes(process.peak.bytes),
         bytes(beyond_rounding(process.live.bytes)),
@@ -308,6 +320,21 @@ mod tests {
             let expected = "malloc of python: about 96.0 MiB allocated, most live 96.0 MiB (100 % by data.py:31 load), \
                 96.0 MiB live at the end\n";
             assert_eq!(line(&facts), told.then(|| expected.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_peak_that_is_a_bound_is_told_as_one() {
+        for (stacks, told) in [(true, "most live 1.00 KiB, "), (false, "most live 1.00 KiB or less, ")] {
+            let mut trace = TestTrace::new();
+            trace.process(1, 100, None, START + 1_000_000);
+            trace.set(TableId::Processes, "malloc_mode", &serde_json::json!("full"));
+            trace.thread(1, 11).malloc("alloc", 1024, 1024.0);
+            let recorded = &mut trace.manifest.as_mut().unwrap().host_memory;
+            (recorded.stacks, recorded.cull_ns) = (stacks, Some(10_000_000));
+            let (trace, filter) = (trace.open(), Filter::default());
+            let line = line(&Facts::gather(&trace, &filter, &[Need::Allocations])).unwrap();
+            assert!(line.contains(told), "{line}");
         }
     }
 

@@ -67,8 +67,10 @@ impl Analysis for HostPeak {
         let (id, most) = processes[0];
         let of_most = largest(facts, |of| if of.process_id == id { of.stack.at_peak(of.process).bytes } else { 0.0 });
         let first = of_most.first().map_or(0.0, |of| of.stack.at_peak(of.process).bytes);
-        section.fact("peak_bytes", "most live at once", Unit::Bytes, most.peak.bytes);
-        section.fact("error_percent", "error (+-)", Unit::Percent, by_stack::error_percent(facts, most.peak));
+        let title = if by_stack::begins_early(facts) { "most live at once, or less" } else { "most live at once" };
+        section.fact("peak_bytes", title, Unit::Bytes, most.peak.bytes);
+        let error = by_stack::of_peak(facts, by_stack::error_percent(facts, most.peak));
+        section.fact("error_percent", "error (+-)", Unit::Percent, error);
         section.fact("peak_blocks", "in blocks", Unit::Count, whole(most.peak.blocks));
         section.fact("largest_percent", "of one stack", Unit::Percent, percent(first, most.peak.bytes));
         if processes.len() > 1 {
@@ -106,7 +108,7 @@ fn by_process(facts: &Facts<'_>, processes: &[(i64, &OfProcess)]) -> Table {
             facts.label(*id).into(),
             facts.program(*id).into(),
             process.peak.bytes.into(),
-            by_stack::error_percent(facts, process.peak),
+            by_stack::of_peak(facts, by_stack::error_percent(facts, process.peak)),
             after.into(),
             by_stack::bytes(process.live.bytes),
         ]
@@ -132,7 +134,7 @@ fn at_peak(facts: &Facts<'_>, all: &[OfStack<'_>]) -> Table {
         let amount = of.stack.at_peak(of.process);
         [
             amount.bytes.into(),
-            by_stack::error_bytes(facts, amount),
+            by_stack::of_peak(facts, by_stack::error_bytes(facts, amount)),
             percent(amount.bytes, of.process.peak.bytes),
             whole(amount.blocks),
             by_stack::bytes(of.stack.live.bytes),
@@ -251,13 +253,18 @@ mod tests {
         let notes = |stacks: bool, cull_ns: Option<i64>, shed: &str| {
             let mut trace = TestTrace::new();
             trace.process(1, 100, None, START + 1_000_000);
+            trace.set(TableId::Processes, "malloc_mode", &json!("full"));
             trace.thread(1, 11).malloc("alloc", 1000, 1000.0);
             let manifest = trace.manifest.as_mut().unwrap();
             manifest.host_memory = HostMemory { stacks, cull_ns, ..HostMemory::default() };
             let part = ShedPart { what: shed.to_owned(), one_in: Some(64), ..ShedPart::default() };
             manifest.processes[0].budget = Some(HookBudget { shed: vec![part], ..HookBudget::default() });
             let all = [trace.section(&HostPeak), trace.section(&super::super::host_memory::HostMemory)];
-            all.map(|section| ["5 ms early", "up to 64 times"].map(|text| section.notes.concat().contains(text)))
+            let bounds =
+                all.each_ref().map(|section| section.facts.iter().any(|fact| fact.title.ends_with("at once, or less")));
+            assert_eq!(bounds, [!stacks && cull_ns.is_some(); 2]);
+            assert_eq!(all[0].get("error_percent") == &Value::Missing, bounds[0]);
+            all.map(|section| ["5 ms and more", "up to 64 times"].map(|text| section.notes.concat().contains(text)))
         };
         assert_eq!(notes(false, Some(1), "launches"), [[true, false]; 2]);
         assert_eq!(notes(true, Some(1), "stacks"), [[false; 2]; 2]);

@@ -43,8 +43,8 @@ pub(crate) struct MallocArgs {
     ///
     /// Each of them and its free would be a row; so they are one for each thread, stack, function and power of two of the size in
     /// about a second. Sums of allocations stay what they were; live memory is without them. Only with --malloc full. With --malloc-stacks
-    /// off the process itself sums up blocks below a KiB that their own thread frees, which costs a fraction; lives are known to some 5 ms
-    /// then, so that with a shorter limit blocks of up to that count as well. From 0.000001 to 10000.
+    /// off the process itself sums up blocks below a KiB that their own thread frees, which costs a fraction; lives are known by steps of 5 ms
+    /// and more then, so that with a shorter limit blocks of up to two steps count as well. From 0.000001 to 10000.
     /// Example: --malloc full --cull 0.5
     #[arg(long, value_name = "MS", value_parser = parse_cull, allow_negative_numbers = true)]
     pub(crate) cull: Option<Cull>,

@@ -77,7 +77,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded> {
     if let Some((brake, faults)) = brake.as_ref().and_then(|brake| Some((brake, brake.engaged()?))) {
         let command = brake.command();
         say(&format!(
-            "{command} died twice soon after its start while it was traced ({faults}) and runs untraced; {CURE}"
+            "{command} died twice soon after its start while it was traced ({faults}) and runs untraced, without a trace; {CURE}"
         ));
         return Err(become_command(&path, args));
     }

@@ -86,7 +86,7 @@ pub(crate) fn before(trace: &Path, launcher: &Launcher, left: Inheritance) -> Re
             manifest.kills.push(dead.killed_ns);
             manifest.note(
                 "gputrace was killed, and another process of it went on: of about the last second before that events are lost, and with --cull \
-                 those of malloc that waited to be so old",
+                 those of malloc of about three, and of as long as was culled",
             );
         }
     }
