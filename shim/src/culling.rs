@@ -236,11 +236,23 @@ fn tell(state: &State, table: &Pending, index: usize, word: Word, new: Word) -> 
     if !table.exchange(index, word, new) {
         return false;
     }
-    // No word is of a later beat than the present one.
-    let start = pending::began(word.beat(), table.shift.load(Ordering::Relaxed), table.made.load(Ordering::Relaxed));
+    let start = table.began(word, now);
+    knows_the_time(state, table, now);
     let payload = [pending::address(index, word), pending::late(tid), 0, word.bytes()];
     write(state, table, word.function(), [start, now], payload);
     true
+}
+
+/// A thread that has looked at the clock puts its next blocks into the table by that: who frees them, if it is another thread, tells when they
+/// began. Not where it is to see what is new.
+fn knows_the_time(state: &State, table: &Pending, now: u64) {
+    let (Some(counts), Some(beat)) = (state.counts(), table.beat_at(now)) else { return };
+    let known = counts.known.load(Ordering::Relaxed);
+    let new = pending::owner(state.number()) | pending::stamp(beat);
+    if known & UNKNOWN == 0 && known != new {
+        // The collector may be setting it meanwhile.
+        _ = counts.known.compare_exchange(known, new, Ordering::Relaxed, Ordering::Relaxed);
+    }
 }
 
 /// Tells of a block that was just allocated and has no place in the table.

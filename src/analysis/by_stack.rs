@@ -202,14 +202,14 @@ pub(super) fn begins_early(facts: &Facts<'_>) -> bool {
 pub(super) fn note_early_starts(section: &mut Section, facts: &Facts<'_>) {
     if begins_early(facts) {
         section.note(
-            "With --cull and without stacks the beginnings of blocks below a KiB are early, by up to 5 ms and more where the collector had to \
-             wait: where threads replace many within that time the peak has both the old ones and the new, and may be many times too high. \
-             Without --cull, or with stacks, it is exact.",
+            "With --cull and without stacks the beginnings of blocks below a KiB may be early, by up to 5 ms and more where the collector had \
+             to wait: where a thread replaces many within that time, and frees none of another thread's, the peak may have both the old ones and the \
+             new. Without --cull, or with stacks, it is exact.",
         );
     }
 }
 
-/// The error of a peak: not known where that is a bound.
+/// The error of a peak: not known where blocks begin early.
 pub(super) fn of_peak(facts: &Facts<'_>, error: Value) -> Value {
     if begins_early(facts) { Value::Missing } else { error }
 }
@@ -270,7 +270,7 @@ pub(crate) fn line(facts: &Facts<'_>) -> Option<String> {
         format!(" ({} by {})", share(part / process.peak.bytes.max(1.0)), site.short())
     });
     let about = if asked { "" } else { "about " };
-    let bound = if begins_early(facts) { " or less" } else { "" };
+    let early = if begins_early(facts) { "about " } else { "" };
     let limits = loss::limits(facts.trace, &[TableId::HostMemory]);
     let left = if limits.is_empty() { String::new() } else { format!(", in the rows that {limits} left") };
     let loss = facts.trace.process(*id).and_then(|process| loss::Loss::of_process(process, &[TableId::HostMemory]));
@@ -284,7 +284,7 @@ pub(crate) fn line(facts: &Facts<'_>) -> Option<String> {
         (Some(program), many) => format!("{program} ({}, of {many} processes that with most live)", facts.label(*id)),
     };
     Some(format!(
-        "malloc of {name}: {about}{} allocated, most live {}{bound}{by}, {} live at the end{left}{lost}\n",
+        "malloc of {name}: {about}{} allocated, most live {early}{}{by}, {} live at the end{left}{lost}\n",
         bytes(all),
         bytes(process.peak.bytes),
         bytes(beyond_rounding(process.live.bytes)),
@@ -324,8 +324,8 @@ mod tests {
     }
 
     #[test]
-    fn a_peak_that_is_a_bound_is_told_as_one() {
-        for (stacks, told) in [(true, "most live 1.00 KiB, "), (false, "most live 1.00 KiB or less, ")] {
+    fn a_peak_of_blocks_that_begin_early_is_about_right() {
+        for (stacks, told) in [(true, "most live 1.00 KiB, "), (false, "most live about 1.00 KiB, ")] {
             let mut trace = TestTrace::new();
             trace.process(1, 100, None, START + 1_000_000);
             trace.set(TableId::Processes, "malloc_mode", &serde_json::json!("full"));

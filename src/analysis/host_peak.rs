@@ -67,7 +67,7 @@ impl Analysis for HostPeak {
         let (id, most) = processes[0];
         let of_most = largest(facts, |of| if of.process_id == id { of.stack.at_peak(of.process).bytes } else { 0.0 });
         let first = of_most.first().map_or(0.0, |of| of.stack.at_peak(of.process).bytes);
-        let title = if by_stack::begins_early(facts) { "most live at once, or less" } else { "most live at once" };
+        let title = if by_stack::begins_early(facts) { "most live at once (about)" } else { "most live at once" };
         section.fact("peak_bytes", title, Unit::Bytes, most.peak.bytes);
         let error = by_stack::of_peak(facts, by_stack::error_percent(facts, most.peak));
         section.fact("error_percent", "error (+-)", Unit::Percent, error);
@@ -260,10 +260,10 @@ mod tests {
             let part = ShedPart { what: shed.to_owned(), one_in: Some(64), ..ShedPart::default() };
             manifest.processes[0].budget = Some(HookBudget { shed: vec![part], ..HookBudget::default() });
             let all = [trace.section(&HostPeak), trace.section(&super::super::host_memory::HostMemory)];
-            let bounds =
-                all.each_ref().map(|section| section.facts.iter().any(|fact| fact.title.ends_with("at once, or less")));
-            assert_eq!(bounds, [!stacks && cull_ns.is_some(); 2]);
-            assert_eq!(all[0].get("error_percent") == &Value::Missing, bounds[0]);
+            let about =
+                all.each_ref().map(|section| section.facts.iter().any(|fact| fact.title.ends_with("at once (about)")));
+            assert_eq!(about, [!stacks && cull_ns.is_some(); 2]);
+            assert_eq!(all[0].get("error_percent") == &Value::Missing, about[0]);
             all.map(|section| ["5 ms and more", "up to 64 times"].map(|text| section.notes.concat().contains(text)))
         };
         assert_eq!(notes(false, Some(1), "launches"), [[true, false]; 2]);

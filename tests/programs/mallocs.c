@@ -2,7 +2,7 @@
  *
  * usage: mallocs known COUNT | mallocs traffic BLOCKS BYTES | mallocs lasting SECONDS BYTES
  *        mallocs holes BLOCKS BYTES | mallocs killed BLOCKS BYTES | mallocs given BLOCKS BYTES | mallocs nothing COUNT
- *        mallocs turns SECONDS BYTES
+ *        mallocs turns SECONDS BYTES | mallocs swapped BLOCKS BYTES
  *   known     each function of malloc's family COUNT times, with sizes that nobody else uses (see below)
  *   traffic   BLOCKS blocks of BYTES, one after another, none of them touched
  *   holes     BLOCKS blocks of BYTES of which every second one is freed, and rests for two seconds
@@ -10,11 +10,13 @@
  *   nothing   COUNT frees of NULL, and for a tenth of a second more of them
  *   given     BLOCKS blocks of BYTES that another thread frees, and whose addresses it gets again
  *   lasting   the same for so many seconds, after which it prints the number of blocks
- *   turns     the same where each block lives until 2,000 others were allocated */
+ *   turns     the same where each block lives until 2,000 others were allocated
+ *   swapped   four threads with BLOCKS blocks of BYTES and up to 199 more each, which they put into one of 1,024 places and free what was there */
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +38,19 @@ static void *frees(void *data) {
         for (int i = 0; i < 100; i++) free(blocks[i]);
         pthread_barrier_wait(&turn);
     }
+}
+
+static _Atomic(void *) places[1024];
+static size_t block_bytes;
+
+/* So many blocks, each for one of the places. */
+static void *swaps(void *count) {
+    unsigned random = (unsigned)(size_t)&random;
+    for (size_t i = 0; i < (size_t)count; i++) {
+        random = random * 1664525 + 1013904223;
+        free(atomic_exchange(&places[random >> 22], malloc(block_bytes + (random >> 8) % 200)));
+    }
+    return NULL;
 }
 
 int main(int argc, char **argv) {
@@ -91,6 +106,13 @@ int main(int argc, char **argv) {
         for (int i = 0; i < count; i++) free(nothing);
         free(KEEP(calloc(1, 777)));
         for (int i = 0; i < 1000; i++) free(nothing), usleep(100);
+    } else if (!strcmp(argv[1], "swapped")) {
+        pthread_t threads[4];
+        block_bytes = strtoul(argv[3], NULL, 10);
+        for (int i = 0; i < 4; i++)
+            if (pthread_create(&threads[i], NULL, swaps, (void *)(size_t)count)) return 1;
+        for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+        for (int i = 0; i < 1024; i++) free(places[i]);
     } else if (!strcmp(argv[1], "given")) {
         size_t bytes = strtoul(argv[3], NULL, 10);
         static void *blocks[100];

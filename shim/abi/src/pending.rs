@@ -16,7 +16,8 @@
 //! looked: so it lies after every earlier free of the same address, and before its own.
 //!
 //! **Time.** Words bear the number of the *beat*, which the collector makes of the clock at each pass, so nobody reads a clock to
-//! put a block there. An age is known to one pass, and times that are told late are too early by up to one. What was put there since the
+//! put a block there. An age is known to one pass, and times that are told late are too early by up to one. Who tells of another block has read
+//! the clock for that, and puts its own next ones there by it: threads that free each other's blocks would have all begin with the pass. What was put there since the
 //! pass before is never old, however late a pass comes: all that lives then would be told at once, and hold up the next one.
 
 #[cfg(not(loom))]
@@ -119,6 +120,20 @@ impl<const N: usize> Pending<N> {
         self.stamp.load(Ordering::Acquire) >> word::SIZED_BITS
     }
 
+    /// The number of a moment's beat; none where the collector has stood still for so long that numbers may go round.
+    pub fn beat_at(&self, now: u64) -> Option<u64> {
+        let (shift, made) = (self.shift.load(Ordering::Relaxed), self.made.load(Ordering::Relaxed));
+        (now.saturating_sub(made) >> shift <= BEATS / 4).then(|| beat_of(now, shift))
+    }
+
+    /// When the beat of a word began, seen now: never after its block was there.
+    pub fn began(&self, word: Word, now: u64) -> u64 {
+        let (shift, made) = (self.shift.load(Ordering::Relaxed), self.made.load(Ordering::Relaxed));
+        // Its thread has looked at the clock since the present beat was made.
+        let is_later = beats_between(beat_of(made, shift), word.beat()) > 0;
+        began(word.beat(), shift, if is_later { now } else { made })
+    }
+
     #[inline(always)]
     fn slot(&self, index: usize) -> &AtomicU64 {
         // N is a power of two. The mask costs nothing where the index has it already.
@@ -159,4 +174,30 @@ pub mod fixed {
     pub const AGED: usize = offset_of!(Counts, aged);
     /// See [`STAMP`].
     pub const PAIRS: usize = offset_of!(Counts, pairs);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_looked_at_the_clock_since_the_present_beat_was_made_is_ahead_of_it() {
+        const SHIFT: u32 = 4;
+        let table = Pending::<1>::default();
+        let made = (3 * BEATS + 100) << SHIFT;
+        table.shift.store(SHIFT, Ordering::Relaxed);
+        table.made.store(made, Ordering::Relaxed);
+        let began = |at: u64, now: u64| {
+            let word = Word(owner(7) | stamp(beat_of(at, SHIFT)) | sized(MALLOC, 100));
+            table.began(word, now)
+        };
+        // Of the present beat, of earlier ones, of later ones, and by a clock that is ahead of who sees it.
+        assert_eq!(began(made + 3, made + 500), made);
+        assert_eq!(began(made - (90 << SHIFT), made + 500), made - (90 << SHIFT));
+        assert_eq!(began(made + (9 << SHIFT) + 5, made + (20 << SHIFT)), made + (9 << SHIFT));
+        assert_eq!(began(made + (9 << SHIFT), made + (8 << SHIFT)), made + (8 << SHIFT));
+        let far = (BEATS / 4) << SHIFT;
+        assert_eq!(table.beat_at(made + far), Some(beat_of(made + far, SHIFT)));
+        assert_eq!(table.beat_at(made + far + (1 << SHIFT)), None);
+    }
 }

@@ -260,7 +260,7 @@ impl Process {
     /// Takes blocks out of the table: events, of the threads that allocated them.
     fn take_pending(&mut self, what: Take) {
         let view = *self.segment.view();
-        let Some((Beats { shift, .. }, table)) = self.host.pending.beats.zip(view.pending()) else { return };
+        let Some(table) = view.pending().filter(|_| self.has_pending()) else { return };
         let (beat, limit) = (table.beat(), table.limit.load(Ordering::Relaxed).into());
         for index in 0..SLOTS {
             let word = table.at(index);
@@ -280,8 +280,7 @@ impl Process {
             let now = clocks_of::now(self.clock);
             clock::in_order();
             if table.exchange(index, word, Word::NONE) {
-                let start = pending::began(word.beat(), shift, table.made.load(Ordering::Relaxed));
-                self.tell(place, index, word, [start, now]);
+                self.tell(place, index, word, [table.began(word, now), now]);
             }
         }
         if what != Take::Old {

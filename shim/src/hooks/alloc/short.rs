@@ -173,7 +173,7 @@ pub(super) unsafe extern "C" fn free() {
         "mov r8d, eax",
         "and r8d, {beats}",
         "sub rcx, r8",
-        "jbe 2f",
+        "jb 2f",
         "shr rcx, {stamp_at}",
         "cmp ecx, dword ptr [r9 + {limit}]",
         "ja 2f",
