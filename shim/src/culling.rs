@@ -237,14 +237,16 @@ fn tell(state: &State, table: &Pending, index: usize, word: Word, new: Word) -> 
         return false;
     }
     let start = table.began(word, now);
-    knows_the_time(state, table, now);
+    if word.thread() != state.number().into() {
+        knows_the_time(state, table, now);
+    }
     let payload = [pending::address(index, word), pending::late(tid), 0, word.bytes()];
     write(state, table, word.function(), [start, now], payload);
     true
 }
 
-/// A thread that has looked at the clock puts its next blocks into the table by that: who frees them, if it is another thread, tells when they
-/// began. Not where it is to see what is new.
+/// A thread that had to look at the clock for another one's block puts its own next ones into the table by that: others may free those as well,
+/// and tell when they began. Not where it is to see what is new.
 fn knows_the_time(state: &State, table: &Pending, now: u64) {
     let (Some(counts), Some(beat)) = (state.counts(), table.beat_at(now)) else { return };
     let known = counts.known.load(Ordering::Relaxed);

@@ -16,7 +16,7 @@
 //! looked: so it lies after every earlier free of the same address, and before its own.
 //!
 //! **Time.** Words bear the number of the *beat*, which the collector makes of the clock at each pass, so nobody reads a clock to
-//! put a block there. An age is known to one pass, and times that are told late are too early by up to one. Who tells of another block has read
+//! put a block there. An age is known to one pass, and times that are told late are too early by up to one. Who tells of another thread's block has read
 //! the clock for that, and puts its own next ones there by it: threads that free each other's blocks would have all begin with the pass. What was put there since the
 //! pass before is never old, however late a pass comes: all that lives then would be told at once, and hold up the next one.
 
@@ -163,16 +163,14 @@ pub mod fixed {
     use super::{Counts, Pending};
 
     /// Where things stand in a table, or in a thread's counts.
-    pub const STAMP: usize = offset_of!(Pending, stamp);
-    /// See [`STAMP`].
     pub const LIMIT: usize = offset_of!(Pending, limit);
-    /// See [`STAMP`].
+    /// See [`LIMIT`].
     pub const SLOTS: usize = offset_of!(Pending, slots);
-    /// See [`STAMP`].
+    /// See [`LIMIT`].
     pub const KNOWN: usize = offset_of!(Counts, known);
-    /// See [`STAMP`].
+    /// See [`LIMIT`].
     pub const AGED: usize = offset_of!(Counts, aged);
-    /// See [`STAMP`].
+    /// See [`LIMIT`].
     pub const PAIRS: usize = offset_of!(Counts, pairs);
 }
 
