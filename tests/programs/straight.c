@@ -47,10 +47,13 @@ static int jumps_to(const unsigned char *code, int bytes, uintptr_t to) {
     return 0;
 }
 
-/* Whether it reads a word beside it, and does not jump away at once. */
+/* Whether it reads a word of its library, and does not jump away at once. What looks like that in a number of another instruction reads far away. */
 static int loads(const unsigned char *code) {
-    for (int at = 0; *code != 0xe9 && at + 7 <= 64; at++)
-        if ((code[at] & 0xfb) == 0x48 && code[at + 1] == 0x8b && (code[at + 2] & 0xc7) == 0x05) return 1;
+    for (int at = 0; *code != 0xe9 && at + 7 <= 64; at++) {
+        int32_t away;
+        memcpy(&away, code + at + 3, 4);
+        if ((code[at] & 0xfb) == 0x48 && code[at + 1] == 0x8b && (code[at + 2] & 0xc7) == 0x05 && abs(away) < 64 << 20) return 1;
+    }
     return 0;
 }
 
