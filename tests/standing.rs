@@ -46,9 +46,18 @@ impl<'a> Session<'a> {
             .envs(self.variables.iter().cloned())
             .current_dir(self.scratch.path());
         let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("gputrace starts");
-        let pid = child.id();
         self.collector = Some(child);
+        self.until_answered_by(self.collector());
+    }
+
+    /// Waits until the collector with this pid has it, which may have others before.
+    pub(crate) fn until_answered_by(&self, pid: u32) {
         poll(PATIENCE, || self.ask("ping").filter(|said| said.starts_with(&pid.to_string()))).expect("it answers");
+    }
+
+    /// The process that collects.
+    pub(crate) fn collector(&self) -> u32 {
+        self.collector.as_ref().expect("it was started").id()
     }
 
     fn ask(&self, word: &str) -> Option<String> {

@@ -79,6 +79,7 @@ fn one_collector_has_several_sessions_and_a_program_of_each_is_in_their_trace() 
     let scratch = Scratch::new();
     let (mut first, second) = two(&scratch, ["--detail", "full"]);
     first.collect();
+    second.until_answered_by(first.collector());
     let files = ["one", "two"].map(|name| first.file(name));
     let running = [first.start(&files[0]), second.start(&files[1])];
     files.iter().for_each(|file| first.until_made(file, 300));
@@ -86,6 +87,7 @@ fn one_collector_has_several_sessions_and_a_program_of_each_is_in_their_trace() 
     assert_eq!((code, said.matches("stopped; 1 processes record on into their rings").count()), (Some(0), 2), "{said}");
     // Both go on, with the trace that they had.
     first.collect();
+    second.until_answered_by(first.collector());
     files.iter().for_each(|file| first.until_made(file, 300));
     let [one, two] = running;
     let made = [first.stop(one, &files[0]), second.stop(two, &files[1])];
@@ -122,6 +124,7 @@ fn sessions_of_one_collector_take_turns_in_nvml() {
     first.variables =
         vec![("LD_LIBRARY_PATH", nvml_folder().display().to_string()), ("FAKE_NVML_ALONE", "1".to_owned())];
     first.collect();
+    second.until_answered_by(first.collector());
     let files = ["one", "two"].map(|name| first.file(name));
     let [one, two] = [first.start(&files[0]), second.start(&files[1])];
     let readings = || {
