@@ -193,12 +193,17 @@ pub(super) fn note_unknown_frees(section: &mut Section, facts: &Facts<'_>) {
 }
 
 /// Whether beginnings of blocks are told late, so that more stand side by side than did.
-pub(super) fn begins_early(facts: &Facts<'_>) -> bool {
+fn begins_early(facts: &Facts<'_>) -> bool {
     let early = |manifest: &Manifest| manifest.host_memory.cull_ns.is_some() && !manifest.host_memory.stacks;
     facts.trace.manifests().any(early)
 }
 
-/// Says so.
+/// Title of a peak.
+pub(super) fn peak_title(facts: &Facts<'_>) -> &'static str {
+    if begins_early(facts) { "most live at once (about)" } else { "most live at once" }
+}
+
+/// Says that beginnings are early.
 pub(super) fn note_early_starts(section: &mut Section, facts: &Facts<'_>) {
     if begins_early(facts) {
         section.note(

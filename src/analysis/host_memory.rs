@@ -115,8 +115,7 @@ impl Analysis for HostMemory {
         let title = titled("allocated in all", "allocated in all (estimate)");
         section.fact("allocated_bytes", title, Unit::Bytes, bytes);
         let peak = hosts().map(|(_, h)| h.peak).fold(0.0, f64::max);
-        let exact = if by_stack::begins_early(facts) { "most live at once (about)" } else { "most live at once" };
-        let title = titled(exact, "most live at once (estimate)");
+        let title = titled(by_stack::peak_title(facts), "most live at once (estimate)");
         section.fact("peak_live_bytes", title, Unit::Bytes, peak);
         let known = !removed && loss.is_none_or(|loss| loss.dropped == 0);
         section.fact("error_percent", "error of the sums (+-)", Unit::Percent, known.then_some(error));

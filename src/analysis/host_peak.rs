@@ -67,8 +67,7 @@ impl Analysis for HostPeak {
         let (id, most) = processes[0];
         let of_most = largest(facts, |of| if of.process_id == id { of.stack.at_peak(of.process).bytes } else { 0.0 });
         let first = of_most.first().map_or(0.0, |of| of.stack.at_peak(of.process).bytes);
-        let title = if by_stack::begins_early(facts) { "most live at once (about)" } else { "most live at once" };
-        section.fact("peak_bytes", title, Unit::Bytes, most.peak.bytes);
+        section.fact("peak_bytes", by_stack::peak_title(facts), Unit::Bytes, most.peak.bytes);
         let error = by_stack::of_peak(facts, by_stack::error_percent(facts, most.peak));
         section.fact("error_percent", "error (+-)", Unit::Percent, error);
         section.fact("peak_blocks", "in blocks", Unit::Count, whole(most.peak.blocks));

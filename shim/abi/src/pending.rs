@@ -30,9 +30,10 @@ mod counts;
 mod word;
 
 pub use counts::Counts;
+use word::began;
 pub use word::{
-    BEATS, CALLOC, MALLOC, MOST_BYTES, Place, SIZES, SLOTS, UNKNOWN, Word, address, beat_of, beats_between, began,
-    owner, sized, stamp,
+    BEATS, CALLOC, MALLOC, MOST_BYTES, Place, SIZES, SLOTS, UNKNOWN, Word, address, beat_of, beats_between, owner,
+    sized, stamp,
 };
 
 /// Set in the second word of an event that was told late, beside the thread ([`late_thread`]).

@@ -153,7 +153,7 @@ pub const fn beats_between(earlier: u64, later: u64) -> u64 {
 }
 
 /// The moment at which a beat began, seen at a later one: never after it.
-pub const fn began(beat: u64, shift: u32, now: u64) -> u64 {
+pub(super) const fn began(beat: u64, shift: u32, now: u64) -> u64 {
     let beats = beats_between(beat, beat_of(now, shift));
     if beats == 0 && beat != beat_of(now, shift) {
         return now;

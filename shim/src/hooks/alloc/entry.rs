@@ -171,8 +171,8 @@ macro_rules! entries {
         /// The mode is known, and stays.
         #[cfg(target_arch = "x86_64")]
         pub(crate) fn straighten_all() {
-            let short = if culling::is_wanted() { short::entries() } else { [const { None }; 3] };
-            straight::write([$($name::known()),*].into_iter().chain(short).flatten());
+            let short = culling::is_wanted().then(short::entries);
+            straight::write([$($name::known()),*].into_iter().chain(short.into_iter().flatten()).flatten());
         }
     };
 }

@@ -164,7 +164,7 @@ pub(super) unsafe extern "C" fn free() {
         "jne 2f",
         "inc qword ptr [rdx + 8 * rcx + {pairs}]",
         "jmp qword ptr [rip + {next} + {at}]",
-        // Of an earlier beat: as `culling::counts_old` does, but where the numbers have gone round.
+        // Of an earlier beat: as `culling::counts_old` does, by the beat that the thread itself knows, and not where the numbers have gone round.
         "3: cmp rcx, 1 << {owner_at}",
         "jae 2f",
         "test rax, rax", // an empty place looks like an old block at 0
